@@ -1,0 +1,127 @@
+package resync
+
+import (
+	"context"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// Lister reads tables from the source's list service. Its errors wrap syncd.ErrBusy where as many lists run as the source
+// allows, and syncd.ErrNoTable where the source does not sync the table. It is called from many goroutines. What it gives
+// belongs to the caller.
+type Lister interface {
+	// Tables gives what the source syncs, refused tables too.
+	Tables(ctx context.Context) ([]syncd.TableInfo, error)
+	// List gives one page of a table, in the order of its key.
+	List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, error)
+	// Get gives single keys as one snapshot shows them.
+	Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error)
+}
+
+// Marks asks the source to publish a marker at or past an LSN now, and returns when it is published.
+type Marks interface {
+	Mark(ctx context.Context, at syncd.LSN) (syncd.Position, error)
+}
+
+// State is what a cache knows of one table beside its rows, as far as a resync needs it. While a cache is being built
+// beside the one that is read (a new epoch), it is the state in the one being built.
+type State struct {
+	Table syncd.Table
+	// Refused says why the source can't sync the table; empty where it does.
+	Refused string
+	// Listed: a first complete list was applied. Until then pages are applied as they come.
+	Listed bool
+	// Epoch is the epoch of the cache's stream position.
+	Epoch syncd.Epoch
+	// Rows counts the rows; Served those that readers see now, which is another number while a cache is being built.
+	Rows, Served int
+	// Cause says why the table is to be listed at once; empty where no cause is open.
+	Cause string
+	// Loss is the open loss: the list has to be repeated until each page's Safe has reached it; 0: none.
+	Loss syncd.LSN
+	// Open counts the keys that are undecided or to be fetched, the parked among them; Parked those alone.
+	Open, Parked int
+	// Stopped says why the last run stopped before it deleted anything; empty where it did not.
+	Stopped string
+	// Resynced is when the last complete run ended; zero: never.
+	Resynced time.Time
+}
+
+// Held is what a cache holds under one key, as far as a resync needs it.
+type Held struct {
+	Row bool // a row; else a tombstone
+	// Version and XID are those of the delta that set it; where a list did, Snap is the page's snapshot.
+	Version syncd.Version
+	XID     syncd.XID
+	Snap    *syncd.Snapshot
+}
+
+// The kinds of difference between a cache and Postgres, as reports name them.
+const (
+	Missing = "missing" // in Postgres, not in the cache
+	Stale   = "stale"   // an older state of the row
+	Ghost   = "ghost"   // in the cache, not in Postgres
+	Corrupt = "corrupt" // the right version and the wrong content
+	// Unclear is the kind of a key whose page could not be ordered against what the cache holds: it is fetched singly.
+	Unclear = "undecided"
+)
+
+// Finding is one key that a page shows otherwise than the cache held it.
+type Finding struct {
+	Key  syncd.Key
+	Kind string // Missing, Stale, Ghost, Corrupt or Unclear
+}
+
+// How says how a page is to be judged.
+type How struct {
+	// Dry: nothing is changed.
+	Dry bool
+	// Early: the stream has not passed the page's H (it stands still, or the table serves nothing yet).
+	Early bool
+}
+
+// List is what a complete run knows when it ends.
+type List struct {
+	Table syncd.Table
+	// Epoch is that of all pages.
+	Epoch  syncd.Epoch
+	Schema uint64
+	// Cause and Began are what the table's State said, and where the stream stood, when the run began: a cause that came
+	// since is not healed by it.
+	Cause string
+	Began syncd.Position
+	// Snapshots are those of the list's pages.
+	Snapshots []*syncd.Snapshot
+	// Safe is the least Safe of all pages and fetched answers, High the greatest H.
+	Safe, High syncd.LSN
+	// Rows counts the list's rows.
+	Rows uint64
+	// Early: a page was judged before the stream had passed its H though the table was being served; nothing can be
+	// claimed of it.
+	Early bool
+}
+
+// Cache is the cache that a resync compares and repairs. All changes go through its gate. Methods may be called from many
+// goroutines.
+type Cache interface {
+	// States gives the state of each table.
+	States() []State
+	// Changed gives a channel that is closed at a later change of what States and Through say.
+	Changed() <-chan struct{}
+	// Through is how far the stream was applied.
+	Through() syncd.Position
+	// Judge has the gate judge each row of a page, and each key that was asked for and is absent, and commits what
+	// wins. The cache keeps nothing of the page but its snapshot. It refuses pages of another epoch, server or shape than
+	// its own with an error.
+	Judge(ctx context.Context, p *syncd.Page, how How) ([]Finding, error)
+	// Walk calls fn for what is held under each key of a table, tombstones too, in ascending order of the key's hash,
+	// beginning with hash from, until fn gives false. fn must be quick and must not call the cache.
+	Walk(t syncd.Table, from uint64, fn func(syncd.Key, Held) bool) error
+	// Done hands over a complete list whose pages were all judged: the cache moves its floor, closes the loss and the
+	// cause that the list heals, and claims what it proves. position is what the table is now verified through; claimed
+	// is false where nothing could be claimed.
+	Done(ctx context.Context, l List) (position syncd.Position, claimed bool, err error)
+	// Stop marks a table whose list would have deleted too much. Done takes the mark away.
+	Stop(ctx context.Context, t syncd.Table, why string) error
+}

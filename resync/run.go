@@ -1,0 +1,313 @@
+package resync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// Progress is how far a run has come.
+type Progress struct {
+	Table syncd.Table
+	Mode  Mode
+	Dry   bool
+	// Rows and Bytes count what was received, Expected the rows that the cache held when the run began.
+	Rows     uint64
+	Bytes    int64
+	Expected int
+}
+
+// job is what one run is asked to do.
+type job struct {
+	table    syncd.Table
+	mode     Mode
+	dry      bool
+	approve  bool // delete also more than maxPrune
+	progress func(Progress)
+}
+
+// run is one comparison of one table, from its first page to its report. It is used once.
+type run struct {
+	job
+	lister   Lister
+	cache    Cache
+	wait     wait
+	maxPrune float64
+	pageRows int
+	settle   time.Duration
+
+	state  State // as it was at the start
+	began  syncd.Position
+	report Report
+
+	first *origin // where the first page came from; all must come from there
+	sent  syncd.Totals
+	seen  []uint64 // hashes of the keys received
+	snaps []*syncd.Snapshot
+	safe  syncd.LSN
+	high  syncd.LSN
+	early bool // a page was judged before the stream had passed it, because that stood still
+	// unlike are the hashes of the listed keys that the cache lacks, in a dry run; a real one has put them in.
+	unlike []uint64
+	// unclear are the keys that a dry run could not decide, to be asked for singly; a real run leaves that to the cache,
+	// which keeps them marked.
+	unclear []syncd.Key
+	singly  bool // the unclear ones are being asked for
+}
+
+// origin is what all pages of a list have in common.
+type origin struct {
+	epoch    syncd.Epoch
+	system   uint64
+	timeline uint32
+	schema   uint64
+}
+
+func originOf(p *syncd.Page) origin { return origin{p.Snapshot.Epoch, p.System, p.Timeline, p.Schema} }
+
+// errStopped says that a run would have deleted more than it may.
+var errStopped = errors.New("stopped before deleting")
+
+// do makes the run. The report is filled in whatever happens; its Complete is true where the error is nil.
+func (r *run) do(ctx context.Context) error {
+	start := time.Now()
+	r.report = Report{Table: r.table.String(), Mode: Full, Samples: []Sample{}}
+	if r.mode == Digest {
+		r.report.note("digests are not to be had yet: every row was compared")
+	}
+	err := r.compare(ctx)
+	r.report.Complete = err == nil
+	if err != nil {
+		r.report.Error = err.Error()
+	}
+	if !r.dry {
+		r.report.Repaired = r.report.Differences()
+		if s, ok := stateOf(r.cache, r.table); ok {
+			r.report.Undecided = s.Open
+		}
+	}
+	r.report.Version = r.cache.Through().String()
+	r.report.Seconds = time.Since(start).Round(time.Microsecond).Seconds()
+	return err
+}
+
+func (r *run) compare(ctx context.Context) error {
+	s, ok := stateOf(r.cache, r.table)
+	switch {
+	case !ok:
+		return fmt.Errorf("resync %s: %w", r.table, syncd.ErrNoTable)
+	case s.Refused != "":
+		return fmt.Errorf("resync %s: %s", r.table, s.Refused)
+	case r.dry && !s.Listed:
+		return fmt.Errorf("diff %s: not listed yet: wait for its first list", r.table)
+	}
+	r.state, r.began = s, r.cache.Through()
+	r.seen = make([]uint64, 0, max(s.Rows, s.Served))
+	if err := r.list(ctx); err != nil {
+		return fmt.Errorf("list %s: %w", r.table, err)
+	}
+	if err := r.absent(ctx); err != nil {
+		return fmt.Errorf("compare %s: %w", r.table, err)
+	}
+	if r.dry {
+		return nil
+	}
+	return r.finish(ctx)
+}
+
+// asked is the answer to a request that was made ahead.
+type asked struct {
+	page *syncd.Page
+	err  error
+}
+
+// ask requests a page in the background. The channel gives exactly one answer.
+func (r *run) ask(ctx context.Context, q syncd.ListRequest) <-chan asked {
+	c := make(chan asked, 1)
+	go func() {
+		p, err := r.lister.List(ctx, q)
+		c <- asked{p, err}
+	}()
+	return c
+}
+
+// list takes the pages of the table, each asked for while the one before is judged, and proves them whole.
+func (r *run) list(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	q := syncd.ListRequest{Table: r.table, Limit: r.pageRows}
+	next := r.ask(ctx, q)
+	defer func() {
+		cancel()
+		if next != nil {
+			<-next // ask's goroutine is waited for
+		}
+	}()
+	for next != nil {
+		a := <-next
+		next = nil
+		if a.err != nil {
+			return a.err
+		}
+		if err := r.check(a.page, q); err != nil {
+			return err
+		}
+		if !a.page.Last {
+			q = syncd.ListRequest{Table: r.table, Limit: r.pageRows, Started: true, After: a.page.After, Sent: r.sent}
+			next = r.ask(ctx, q)
+		}
+		r.snaps = append(r.snaps, a.page.Snapshot)
+		if err := r.judge(ctx, a.page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check proves a page to be the one that was asked for: of the list's table, shape, server and epoch, with nothing missing,
+// doubled or out of place before it; and counts it in.
+func (r *run) check(p *syncd.Page, q syncd.ListRequest) error {
+	switch {
+	case p.Table != r.table:
+		return fmt.Errorf("got a page of %s", p.Table)
+	case p.Asked != nil:
+		return errors.New("got an answer to a get in place of a page")
+	}
+	for _, row := range p.Rows {
+		r.sent.Add(row.Key, row.JSON)
+		r.seen = append(r.seen, row.Key.Hash())
+	}
+	switch {
+	case r.sent != p.Sent:
+		return fmt.Errorf("the source has sent %d rows with digest %016x, %d with %016x arrived: a page is missing, doubled or out of order",
+			p.Sent.Rows, p.Sent.Digest, r.sent.Rows, r.sent.Digest)
+	case !p.Last && q.Started && p.After == q.After:
+		return fmt.Errorf("the page behind key %s ends where it began", q.After)
+	}
+	r.report.Rows = r.sent.Rows
+	return r.measure(p)
+}
+
+// measure checks where a page or an answer came from, and takes note of what it can prove.
+func (r *run) measure(p *syncd.Page) error {
+	if p.Snapshot == nil {
+		return errors.New("got a page without its snapshot")
+	}
+	o := originOf(p)
+	if r.first == nil {
+		r.first, r.safe = &o, p.Safe
+	}
+	switch f := *r.first; {
+	case o.epoch != f.epoch:
+		return fmt.Errorf("epoch %d ended in the middle, %d began", f.epoch, o.epoch)
+	case o.system != f.system || o.timeline != f.timeline:
+		return fmt.Errorf("the server changed in the middle: system %d timeline %d, before %d timeline %d", o.system, o.timeline, f.system, f.timeline)
+	case o.schema != f.schema:
+		return errors.New("the table's shape changed in the middle")
+	}
+	r.safe, r.high = min(r.safe, p.Safe), max(r.high, p.Snapshot.H)
+	r.report.Bytes += int64(p.Bytes)
+	if r.progress != nil {
+		r.progress(Progress{r.table, r.report.Mode, r.dry, r.report.Rows, r.report.Bytes, r.state.Rows})
+	}
+	return nil
+}
+
+// judge has the cache judge a page, once the stream has passed its H.
+func (r *run) judge(ctx context.Context, p *syncd.Page) error {
+	early, err := r.hold(ctx, p.Snapshot)
+	if err != nil {
+		return err
+	}
+	found, err := r.cache.Judge(ctx, p, How{Dry: r.dry, Early: early})
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		r.take(f)
+	}
+	return nil
+}
+
+// maxUnclear bounds the keys that a dry run asks for once more.
+const maxUnclear = 100_000
+
+// take counts a finding. A first list fills the cache: what it adds was not missing.
+func (r *run) take(f Finding) {
+	switch {
+	case !r.state.Listed:
+		return
+	case r.dry && f.Kind == Unclear && !r.singly && len(r.unclear) < maxUnclear:
+		r.unclear = append(r.unclear, f.Key)
+		return
+	case r.dry && f.Kind == Unclear:
+		r.report.Undecided++
+	case r.dry && f.Kind == Missing:
+		r.unlike = append(r.unlike, f.Key.Hash())
+	}
+	r.report.count(f.Kind)
+	r.report.sample(f.Key, f.Kind)
+}
+
+// hold waits until the stream has passed a snapshot's H, and says whether the page has to be judged early: at once where
+// the table serves nothing yet, after a bounded wait where the stream does not move.
+func (r *run) hold(ctx context.Context, s *syncd.Snapshot) (early bool, err error) {
+	if !r.state.Listed {
+		return true, nil
+	}
+	err = r.wait.reach(ctx, s)
+	var stood errStood
+	if errors.As(err, &stood) {
+		r.early = true
+		r.report.note("the stream stands still at %s: pages were compared without waiting for it, and rows still on their way count as different", stood.at)
+		return true, nil
+	}
+	return false, err
+}
+
+// finish hands the complete list to the cache. Keys that are being fetched stand in the way of a claim, so they are waited
+// for, a while.
+func (r *run) finish(ctx context.Context) error {
+	if r.state.Loss == 0 && !r.early {
+		r.settled(ctx)
+	}
+	at, claimed, err := r.cache.Done(ctx, List{
+		Table: r.table, Epoch: r.first.epoch, Schema: r.first.schema, Cause: r.state.Cause, Began: r.began,
+		Snapshots: r.snaps, Safe: r.safe, High: r.high, Rows: r.sent.Rows, Early: r.early,
+	})
+	if err != nil {
+		return fmt.Errorf("end the list of %s: %w", r.table, err)
+	}
+	if claimed {
+		r.report.Verified = at
+	}
+	return nil
+}
+
+// settled waits until no key of the table is open, for at most the time of settle.
+func (r *run) settled(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.settle)
+	defer cancel()
+	for {
+		changed := r.cache.Changed()
+		if s, ok := stateOf(r.cache, r.table); !ok || s.Open == 0 || s.Parked > 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+func stateOf(c Cache, t syncd.Table) (State, bool) {
+	for _, s := range c.States() {
+		if s.Table == t {
+			return s, true
+		}
+	}
+	return State{}, false
+}
