@@ -1,0 +1,271 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink"
+)
+
+// Cache is what reads are answered from.
+type Cache interface {
+	// View gives one commit to read from; the API closes it before it writes to the client.
+	View() sink.View
+	// Changed gives a channel that is closed at the next commit after the call. Any number of requests wait on it.
+	Changed() <-chan struct{}
+}
+
+// failure is an answer other than the one asked for.
+type failure struct {
+	status int
+	text   string // what is wrong and what to do
+	// passes says that asking again later may help: the answer carries Retry-After, and a read with min_version waits.
+	passes bool
+	allow  string // the Allow header of a 405
+	// unlisted says that the table is there and synced, and its first list is not complete.
+	unlisted bool
+}
+
+func (f *failure) Error() string { return f.text }
+
+func badRequest(err error) error { return &failure{status: http.StatusBadRequest, text: err.Error()} }
+
+// answer is one commit of the cache, opened to answer a read of one table.
+type answer struct {
+	view    sink.View
+	state   *sink.State
+	table   *sink.TableState
+	through syncd.Position // everything up to here is in what is read
+}
+
+// scope is what a read reads: a table, or one key of it.
+type scope struct {
+	table syncd.Table
+	path  string // the key as the path gave it; empty: the whole table
+}
+
+// open takes a view in which the read can be answered, and waits for it where min_version says so. The caller closes
+// the view of an answer that came without error.
+func (a *API) open(w http.ResponseWriter, r *http.Request, s scope, q *readParams) (answer, syncd.Key, error) {
+	changed := (<-chan struct{})(nil)
+	if q.min.set {
+		changed = a.Cache.Changed()
+	}
+	ans, key, err := a.look(s, q)
+	if err == nil || !q.min.set {
+		return ans, key, err
+	}
+	if f, ok := err.(*failure); !ok || !f.passes {
+		return ans, key, err
+	}
+	return a.wait(w, r, s, q, changed, err)
+}
+
+// wait looks again at each commit until the read can be answered or its time is up; err says why it can't be yet.
+func (a *API) wait(w http.ResponseWriter, r *http.Request, s scope, q *readParams, changed <-chan struct{}, err error) (ans answer, key syncd.Key, _ error) {
+	if !a.waiting.enter(a.Limits.Waiting) {
+		return ans, key, &failure{status: http.StatusServiceUnavailable, passes: true,
+			text: fmt.Sprintf("%d reads wait for min_version already: try again", a.Limits.Waiting)}
+	}
+	defer a.waiting.leave()
+	a.busy.leave() // reads that wait count apart
+	defer a.busy.n.Add(1)
+	ctx, cancel := context.WithTimeout(r.Context(), q.timeout)
+	defer cancel()
+	a.extend(w, q.timeout+a.Limits.Write)
+	a.asker.ask()
+	for {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ans, key, timedOut(r, q, err)
+		}
+		changed = a.Cache.Changed()
+		ans, key, err = a.look(s, q)
+		if err == nil {
+			return ans, key, nil
+		}
+		if f, ok := err.(*failure); !ok || !f.passes {
+			return ans, key, err
+		}
+	}
+}
+
+// timedOut gives what a read is told whose time is up: a read that is behind gets a 504, one of a table that can't be
+// read at all what it would get without min_version.
+func timedOut(r *http.Request, q *readParams, err error) error {
+	if r.Context().Err() != nil {
+		return &failure{status: http.StatusServiceUnavailable, passes: true, text: "this server is stopping: ask another, or again"}
+	}
+	f, ok := err.(*failure)
+	if !ok || f.status != http.StatusGatewayTimeout {
+		return err
+	}
+	return &failure{status: f.status, passes: true, text: fmt.Sprintf("%s after %s; ask again, or with a longer timeout= (at most %s)", f.text, q.timeout, maxTimeout)}
+}
+
+// look opens the cache as it is now. A failure that passes may be mended by a later commit.
+func (a *API) look(s scope, q *readParams) (ans answer, key syncd.Key, err error) {
+	view := a.Cache.View()
+	defer func() {
+		if err != nil {
+			view.Close()
+		}
+	}()
+	ans = answer{view: view, state: view.State()}
+	if ans.table, err = readable(ans.state, s.table); err != nil {
+		return ans, "", err
+	}
+	if s.path != "" {
+		if key, err = parseKey(s.path, ans.table.Info.Key); err != nil {
+			return ans, "", badRequest(err)
+		}
+		ans.through = throughOfKey(ans.table, key)
+	} else {
+		ans.through = throughOfTable(ans.table)
+	}
+	if err = q.min.reached(&ans, s.table); err != nil {
+		return ans, "", err
+	}
+	return ans, key, a.youngEnough(&ans, s.table, q.maxAge)
+}
+
+// readable gives the state of a table that may be read, or says why it may not.
+func readable(st *sink.State, t syncd.Table) (*sink.TableState, error) {
+	ts, ok := st.Tables[t]
+	switch {
+	case !ok && len(st.Tables) == 0:
+		return nil, &failure{status: http.StatusServiceUnavailable, passes: true,
+			text: "the source's tables are not known yet: is `syncd source` running, and reaches this sidecar the bus? see /readyz"}
+	case !ok:
+		return nil, &failure{status: http.StatusNotFound, text: fmt.Sprintf("no table %s here: %s", t, known(st))}
+	case ts.Info.Error != "":
+		return nil, &failure{status: http.StatusServiceUnavailable, text: fmt.Sprintf("table %s is not synced: %s", t, ts.Info.Error)}
+	case !ts.Listed:
+		return nil, &failure{status: http.StatusServiceUnavailable, passes: true, unlisted: true,
+			text: fmt.Sprintf("table %s is not listed yet: try again; /v1/status says how far the list is", t)}
+	}
+	return ts, nil
+}
+
+// known names the tables there are, at most twenty.
+func known(st *sink.State) string {
+	names := make([]string, 0, len(st.Tables))
+	for t := range st.Tables {
+		names = append(names, t.String())
+	}
+	slices.Sort(names)
+	if len(names) > 20 {
+		return fmt.Sprintf("there are %s and %d more, see /v1/tables", strings.Join(names[:20], ", "), len(names)-20)
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+// throughOfKey says how far the row under a key is complete: the table's Through, or just below the first change whose
+// row is not known yet.
+func throughOfKey(ts *sink.TableState, k syncd.Key) syncd.Position {
+	if len(ts.Open) == 0 {
+		return ts.Through
+	}
+	return below(ts.Through, ts.Open[k])
+}
+
+// throughOfTable says how far all rows of a table are complete.
+func throughOfTable(ts *sink.TableState) syncd.Position {
+	p := ts.Through
+	for _, o := range ts.Open {
+		p = below(p, o)
+	}
+	return p
+}
+
+func below(p syncd.Position, o sink.Open) syncd.Position {
+	for _, d := range o.Deltas {
+		before := syncd.Position{Epoch: d.Version.Epoch, LSN: d.Version.LSN - 1}
+		if d.Version.LSN > 0 && before.Compare(p) < 0 {
+			p = before
+		}
+	}
+	return p
+}
+
+// reached gives nil where the answer holds all that min_version asks for. The first call fixes the epoch of an LSN
+// alone. A position of an older epoch is reached at once: its commits were all there when the newer epoch began.
+func (m *minVersion) reached(ans *answer, t syncd.Table) error {
+	if !m.set {
+		return nil
+	}
+	if m.alone {
+		m.at.Epoch, m.alone = ans.state.Cursor.Position.Epoch, false
+	}
+	if ans.through.Compare(m.at) >= 0 {
+		return nil
+	}
+	return &failure{status: http.StatusGatewayTimeout, passes: true, text: behind(t, ans.through, m.at)}
+}
+
+func behind(t syncd.Table, have, want syncd.Position) string {
+	if have.Epoch != want.Epoch {
+		return fmt.Sprintf("%s is at %s, of an older epoch than %s, which this cache does not know yet", t, have, want)
+	}
+	return fmt.Sprintf("%s is at %s, %d bytes of WAL behind %s", t, have, want.LSN-have.LSN, want)
+}
+
+// youngEnough gives nil where the answer is no older than max_age allows.
+func (a *API) youngEnough(ans *answer, t syncd.Table, maxAge time.Duration) error {
+	if maxAge < 0 {
+		return nil
+	}
+	if old := age(ans.state, a.now()); old > maxAge {
+		return &failure{status: http.StatusServiceUnavailable, passes: true,
+			text: fmt.Sprintf("%s is %s old, and max_age is %s: ask again, allow more, or see /v1/status for why no markers come", t, old.Round(time.Millisecond), maxAge)}
+	}
+	return nil
+}
+
+// age says how long ago the cache was all of Postgres: since the source sent the last marker, by its clock, and no less
+// than since it was applied, by ours.
+func age(st *sink.State, now time.Time) time.Duration {
+	return max(now.Sub(st.Sent), now.Sub(st.Applied), 0)
+}
+
+// setHeaders says how fresh and how true the answer is. Syncd-Verified-Age is left out where the table was never proved.
+func (a *API) setHeaders(h http.Header, ans *answer) {
+	now := a.now()
+	values := make([]string, 3)
+	b := make([]byte, 0, 64)
+	b = ans.through.Append(b)
+	v := len(b)
+	b = appendSeconds(b, age(ans.state, now))
+	text := string(b)
+	values[0], values[1] = text[:v], text[v:]
+	h["Syncd-Version"], h["Syncd-Age"] = values[0:1:1], values[1:2:2]
+	if at := ans.table.Verified.At; !at.IsZero() {
+		values[2] = string(appendSeconds(b[:0], max(now.Sub(at), 0)))
+		h["Syncd-Verified-Age"] = values[2:3:3]
+	}
+}
+
+// appendSeconds writes a duration as seconds with three decimals.
+func appendSeconds(b []byte, d time.Duration) []byte {
+	return strconv.AppendFloat(b, d.Seconds(), 'f', 3, 64)
+}
+
+// extend gives an answer d more to be written, and the connection no end to be read from; 0 is no end to either. The
+// server's own times are for requests that are answered at once.
+func (a *API) extend(w http.ResponseWriter, d time.Duration) {
+	c := http.NewResponseController(w)
+	var until time.Time
+	if d > 0 {
+		until = time.Now().Add(d)
+	}
+	// A writer that has no deadlines (HTTP/2 has its own, a test none) needs none moved.
+	_ = c.SetReadDeadline(time.Time{})
+	_ = c.SetWriteDeadline(until)
+}

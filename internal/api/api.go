@@ -1,0 +1,207 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/syncd-io/syncd"
+)
+
+// Node is the sidecar itself, as probes and people see it.
+type Node interface {
+	// Ready gives nil once the sidecar may take traffic, and before that says what it waits for.
+	Ready() error
+	// Status says what runs.
+	Status() Status
+}
+
+// Resyncer lists a table and compares the cache with it. Both methods return when the comparison is done, and give it up
+// when ctx ends. They are called by any number of requests at a time.
+type Resyncer interface {
+	// Resync repairs what differs.
+	Resync(ctx context.Context, t syncd.Table, o ResyncOptions) (Report, error)
+	// Diff repairs nothing.
+	Diff(ctx context.Context, t syncd.Table) (Report, error)
+}
+
+// Limits bound what clients can take of a server. Zero fields are set to the defaults.
+type Limits struct {
+	Requests int           // requests answered at a time, those that wait apart; default 4096
+	Waiting  int           // reads that wait for min_version at a time; default 4096
+	Write    time.Duration // to write one answer, after which a slow reader is cut off; default 1m
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Requests == 0 {
+		l.Requests = 4096
+	}
+	if l.Waiting == 0 {
+		l.Waiting = 4096
+	}
+	if l.Write == 0 {
+		l.Write = time.Minute
+	}
+	return l
+}
+
+// Options are what an API is made of.
+type Options struct {
+	Cache  Cache
+	Resync Resyncer
+	Node   Node
+	Marks  Marks
+	// Gatherer gives what /metrics shows.
+	Gatherer prometheus.Gatherer
+	// Access says who is let in.
+	Access Access
+	Limits Limits
+	// Logger gets what goes wrong inside; nil means quiet.
+	Logger *slog.Logger
+}
+
+// API is the http.Handler of a sidecar. Run must run beside it.
+type API struct {
+	Options
+	metrics http.Handler
+	asker   asker
+	now     func() time.Time
+	busy    counter
+	waiting counter
+}
+
+// New makes an API. It starts nothing.
+func New(o Options) *API {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Limits = o.Limits.withDefaults()
+	return &API{
+		Options: o,
+		metrics: promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
+		asker:   newAsker(),
+		now:     time.Now,
+	}
+}
+
+// Run passes the asks of waiting reads on to the source, until ctx ends.
+func (a *API) Run(ctx context.Context) error {
+	a.asker.run(ctx, a.Marks, a.Logger)
+	return ctx.Err()
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := a.serve(w, r); err != nil {
+		a.fail(w, r, err)
+	}
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
+	at, err := parseRoute(rawPath(r.URL))
+	if err != nil {
+		return badRequest(err)
+	}
+	switch {
+	case at.endpoint == nowhere:
+		return &failure{status: http.StatusNotFound, text: "nothing is here: /v1/tables lists the tables, /v1/tables/{TABLE}/rows/{KEY} is a row"}
+	case !at.endpoint.allows(r.Method):
+		return &failure{status: http.StatusMethodNotAllowed, allow: methods[at.endpoint],
+			text: fmt.Sprintf("%s is not for this path: use %s", r.Method, methods[at.endpoint])}
+	}
+	if err := a.Access.check(r, at.endpoint); err != nil {
+		return err
+	}
+	if !a.busy.enter(a.Limits.Requests) {
+		return &failure{status: http.StatusServiceUnavailable, passes: true,
+			text: fmt.Sprintf("%d requests are being answered already: try again", a.Limits.Requests)}
+	}
+	defer a.busy.leave()
+	return a.handle(w, r, at)
+}
+
+func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
+	switch at.endpoint {
+	case row:
+		return a.getRow(w, r, at)
+	case rows:
+		return a.listRows(w, r, at)
+	case tables:
+		return a.listTables(w, r)
+	case status:
+		return a.getStatus(w, r)
+	case healthz:
+		return a.getHealth(w, r, nil)
+	case readyz:
+		return a.getHealth(w, r, a.Node.Ready())
+	case metrics:
+		a.metrics.ServeHTTP(w, r)
+		return nil
+	case resyncTable, diffTable:
+		return a.compare(w, r, at)
+	case statusPage:
+		return a.getPage(w, r)
+	}
+	panic(fmt.Sprintf("endpoint %d has no handler", at.endpoint))
+}
+
+// fail writes the answer of a request that could not be answered as asked.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	f, ok := err.(*failure)
+	if !ok {
+		a.Logger.Error("answer a request", "method", r.Method, "path", r.URL.Path, "error", err)
+		f = &failure{status: http.StatusInternalServerError, text: err.Error()}
+	}
+	h := w.Header()
+	if f.passes {
+		h.Set("Retry-After", "1")
+	}
+	if f.allow != "" {
+		h.Set("Allow", f.allow)
+	}
+	if f.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	writeJSON(w, f.status, map[string]string{"error": f.text})
+}
+
+// writeJSON writes a small answer. What can't be written to a client that went away concerns nobody.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("answer of type %T: %v", v, err))
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = []string{strconv.Itoa(len(b) + 1)}
+	w.WriteHeader(status)
+	w.Write(append(b, '\n'))
+}
+
+// Header values that are the same for every answer; net/http reads them only.
+var (
+	jsonType = []string{"application/json"}
+	noStore  = []string{"no-store"}
+)
+
+// counter bounds how many are at something at a time.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) enter(limit int) bool {
+	if c.n.Add(1) > int64(limit) {
+		c.n.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (c *counter) leave() { c.n.Add(-1) }

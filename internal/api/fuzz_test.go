@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/syncd-io/syncd"
+)
+
+// Whatever the path and the query, the answer is well formed, and an error says something.
+func FuzzRequest(f *testing.F) {
+	for _, s := range []string{row42, "/v1/tables", "/v1/tables/public.users/rows", "/v1/tables/public.%22Odd%20Pairs%22/rows/a,%2C", "/v1/tables/%/rows/%", `/v1/tables/a."b/rows/"`, "/v1//", "/v1/tables/public.users/diff", "*"} {
+		for _, q := range []string{"", "min_version=0/0", "limit=5&continue=1NDI", "timeout=0s&max_age=1h", "%", "a=b;c", "continue=1", "limit=99999999999999999999"} {
+			f.Add(s, q)
+		}
+	}
+	f.Fuzz(func(t *testing.T, path, query string) {
+		u, err := url.ParseRequestURI("/" + strings.TrimPrefix(path, "/"))
+		if err != nil || strings.Contains(query, "timeout") || strings.Contains(query, "%") {
+			return // refused before it gets here; or might wait
+		}
+		r := newRig(t)
+		w := r.doURL("GET", u, query+"&timeout=0s")
+		if w.Code >= 400 {
+			var body struct{ Error string }
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error == "" {
+				t.Fatalf("%d with body %q: %v", w.Code, w.Body, err)
+			}
+		}
+		if w.Code >= 500 && w.Code != 503 && w.Code != 504 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// A parsed query holds only what the documentation allows.
+func FuzzQuery(f *testing.F) {
+	for _, s := range []string{"", "limit=1", "limit=10001", "min_version=0/1&timeout=5m", "min_version=1-0/1-1", "continue=1NDI", "max_age=1ns", "timeout=1.5h", "limit=+1", "a;b", "%zz"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		p, err := parseRead(query, rowsParams)
+		if err != nil {
+			if err.Error() == "" {
+				t.Fatal("an error without words")
+			}
+			return
+		}
+		if p.limit < 1 || p.limit > maxLimit || p.timeout < 0 || p.timeout > maxTimeout {
+			t.Fatalf("%q gave %+v", query, p)
+		}
+		if p.started {
+			if again, err := parseContinue(continueToken(p.after)); err != nil || again != p.after {
+				t.Fatalf("token of %q: %q, %v", p.after, again, err)
+			}
+		}
+	})
+}
+
+// A path taken apart gives its table and key as they were sent, whatever they hold.
+func FuzzRoute(f *testing.F) {
+	f.Add("public", "users", "42")
+	f.Add("Odd.Schema", `a"b/c`, "")
+	f.Add("ä", "%2F", "..")
+	f.Fuzz(func(t *testing.T, schema, name, value string) {
+		if schema == "" || name == "" || strings.Contains(schema+name+value, "\x00") {
+			return
+		}
+		table, key := syncd.Table{Schema: schema, Name: name}, syncd.MakeKey(value)
+		u, err := url.ParseRequestURI("/v1/tables/" + url.PathEscape(table.String()) + "/rows/" + key.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := parseRoute(rawPath(u))
+		if err != nil || at.endpoint != row {
+			t.Fatalf("%s: %+v, %v", u, at, err)
+		}
+		gotTable, err := parseTable(at.table)
+		if err != nil || gotTable != table {
+			t.Fatalf("table %v, want %v: %v", gotTable, table, err)
+		}
+		gotKey, err := parseKey(at.key, []string{"id"})
+		if err != nil || gotKey != key {
+			t.Fatalf("key %q, want %q: %v", gotKey, key, err)
+		}
+	})
+}

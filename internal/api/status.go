@@ -1,0 +1,97 @@
+package api
+
+import (
+	_ "embed"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// Status is what runs, how fresh it is and how true.
+type Status struct {
+	// Node fills these.
+	Name    string    `json:"name"`
+	Program string    `json:"program"` // version of syncd
+	Started time.Time `json:"started"`
+	Bus     string    `json:"bus"` // "connected", or why not
+	// Running are the comparisons under way, Reports the last one of each table.
+	Running []Progress `json:"running"`
+	Reports []Report   `json:"reports"`
+
+	// The API fills these from the cache.
+	Ready      bool     `json:"ready"`
+	WaitsFor   string   `json:"waits_for"` // what readiness waits for; empty when ready
+	Version    string   `json:"version"`
+	LagSeconds *float64 `json:"lag_seconds"`
+	System     uint64   `json:"system_identifier,string"`
+	Timeline   uint32   `json:"timeline"`
+	Tables     []Table  `json:"tables"`
+}
+
+// Progress is how far a comparison is.
+type Progress struct {
+	Table string    `json:"table"`
+	Mode  string    `json:"mode"`
+	Began time.Time `json:"began"`
+	// Rows have come of about Of; Of is 0 where nobody knows.
+	Rows int64 `json:"rows"`
+	Of   int64 `json:"of"`
+}
+
+func (a *API) currentStatus() Status {
+	s := a.Node.Status()
+	if err := a.Node.Ready(); err != nil {
+		s.WaitsFor = err.Error()
+	} else {
+		s.Ready = true
+	}
+	view := a.Cache.View()
+	defer view.Close()
+	st := view.State()
+	now := a.now()
+	s.Version, s.System, s.Timeline = st.Cursor.Position.String(), st.System, st.Timeline
+	if st.Cursor.Position == (syncd.Position{}) {
+		s.Version = ""
+	}
+	if !st.Applied.IsZero() {
+		s.LagSeconds = seconds(age(st, now))
+	}
+	s.Tables = tablesOf(st, now)
+	return s
+}
+
+func (a *API) getStatus(w http.ResponseWriter, r *http.Request) error {
+	if err := noParams(r); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, a.currentStatus())
+	return nil
+}
+
+// getHealth answers a probe: notReady says why traffic should go elsewhere.
+func (a *API) getHealth(w http.ResponseWriter, _ *http.Request, notReady error) error {
+	if notReady != nil {
+		return &failure{status: http.StatusServiceUnavailable, passes: true, text: notReady.Error()}
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	return nil
+}
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// getPage shows the status to people. The page runs no script and loads nothing.
+func (a *API) getPage(w http.ResponseWriter, r *http.Request) error {
+	if err := noParams(r); err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	h["Cache-Control"] = noStore
+	return pageTemplate.Execute(w, a.currentStatus())
+}

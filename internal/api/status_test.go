@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink"
+)
+
+func TestTables(t *testing.T) {
+	r := newRig(t)
+	r.cache.commit(func(v *fakeView) {
+		users := v.state.Tables[users]
+		users.Verified = sink.Verified{Position: syncd.Position{Epoch: epoch, LSN: 0x16B3000}, At: r.clock.Add(-time.Minute)}
+		users.Resynced = r.clock.Add(-time.Minute)
+		users.Open["42"] = sink.Open{Parked: true}
+		users.Open["43"] = sink.Open{}
+		v.table(syncd.Table{Schema: "public", Name: "logs"}).Info.Error = "no key"
+	})
+	const want = `[{"table":"public.\"Odd Pairs\"","rows":0,"version":"1764534000000-0/16B3748","through":"0/16B3748","verified_through":null,` +
+		`"verified_age_seconds":null,"lag_seconds":0.25,"ready":true,"error":"","open_keys":0,"parked_keys":0,"resynced":null},` +
+		`{"table":"public.logs","rows":0,"version":"1764534000000-0/16B3748","through":"0/16B3748","verified_through":null,` +
+		`"verified_age_seconds":null,"lag_seconds":0.25,"ready":false,"error":"no key","open_keys":0,"parked_keys":0,"resynced":null},` +
+		`{"table":"public.users","rows":1,"version":"1764534000000-0/16B3748","through":"0/16B3748","verified_through":"1764534000000-0/16B3000",` +
+		`"verified_age_seconds":60,"lag_seconds":0.25,"ready":true,"error":"","open_keys":1,"parked_keys":1,"resynced":"2026-01-02T03:03:05Z"}]`
+	w := r.do("GET", "/v1/tables")
+	wantStatus(t, w, 200)
+	if got := strings.TrimSpace(w.Body.String()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	r := newRig(t)
+	wantStatus(t, r.do("GET", "/healthz"), 200, "ok")
+	wantStatus(t, r.do("GET", "/readyz"), 200, "ok")
+	r.node.notReady = "public.users is being listed"
+	wantStatus(t, r.do("GET", "/readyz"), 503, "being listed")
+	wantStatus(t, r.do("GET", "/healthz"), 200)
+	wantStatus(t, r.do("GET", row42), 200) // reads go on
+}
+
+func TestStatus(t *testing.T) {
+	r := newRig(t)
+	r.node.notReady = "the bus is away"
+	w := r.do("GET", "/v1/status")
+	wantStatus(t, w, 200)
+	var s Status
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Name != "shop" || s.Ready || s.WaitsFor != "the bus is away" || s.Version != "1764534000000-0/16B3748" || *s.LagSeconds != 0.25 || len(s.Tables) != 2 {
+		t.Errorf("status %s", w.Body)
+	}
+	r.cache.commit(func(v *fakeView) { *v.state = sink.State{} })
+	wantStatus(t, r.do("GET", "/v1/status"), 200, `"version":""`, `"lag_seconds":null`, `"tables":[]`)
+}
+
+func TestMetrics(t *testing.T) {
+	r := newRig(t)
+	reg := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "syncd_gaps_total", Help: "x"})
+	reg.MustRegister(c)
+	r.API = New(Options{Cache: r.cache, Resync: r.resync, Node: r.node, Marks: r.marks, Gatherer: reg})
+	wantStatus(t, r.do("GET", "/metrics"), 200, "syncd_gaps_total 0")
+}
+
+func TestPage(t *testing.T) {
+	r := newRig(t)
+	r.cache.commit(func(v *fakeView) {
+		v.table(syncd.Table{Schema: "public", Name: "<script>"}, "id").Info.Error = "it has <no> key"
+	})
+	w := r.do("GET", "/")
+	wantStatus(t, w, 200, "syncd shop", "public.users", "&lt;script&gt;", "it has &lt;no&gt; key", "Ready")
+	if strings.Contains(w.Body.String(), "<script>") || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("the page is open to scripts: %s", w.Body)
+	}
+	r.node.notReady = "the bus is away"
+	r.cache.commit(func(v *fakeView) { *v.state = sink.State{} })
+	wantStatus(t, r.do("GET", "/"), 200, "Not ready: the bus is away", "none known yet")
+}
