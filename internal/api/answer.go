@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
 )
 
@@ -30,6 +31,8 @@ type failure struct {
 	allow  string // the Allow header of a 405
 	// unlisted says that the table is there and synced, and its first list is not complete.
 	unlisted bool
+	// report, where there is one, is the answer's body; it has an error too.
+	report *resync.Report
 }
 
 func (f *failure) Error() string { return f.text }

@@ -12,8 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/syncd-io/syncd"
 )
 
 // Node is the sidecar itself, as probes and people see it.
@@ -22,15 +20,6 @@ type Node interface {
 	Ready() error
 	// Status says what runs.
 	Status() Status
-}
-
-// Resyncer lists a table and compares the cache with it. Both methods return when the comparison is done, and give it up
-// when ctx ends. They are called by any number of requests at a time.
-type Resyncer interface {
-	// Resync repairs what differs.
-	Resync(ctx context.Context, t syncd.Table, o ResyncOptions) (Report, error)
-	// Diff repairs nothing.
-	Diff(ctx context.Context, t syncd.Table) (Report, error)
 }
 
 // Limits bound what clients can take of a server. Zero fields are set to the defaults.
@@ -169,6 +158,10 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if f.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
+	}
+	if f.report != nil {
+		writeJSON(w, f.status, f.report)
+		return
 	}
 	writeJSON(w, f.status, map[string]string{"error": f.text})
 }

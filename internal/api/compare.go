@@ -1,47 +1,50 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/resync"
 )
 
-// Report is what a resync found and did.
-type Report struct {
-	Table     string   `json:"table"`
-	Mode      string   `json:"mode"`
-	Version   string   `json:"version"`
-	Rows      int64    `json:"rows"`
-	Missing   int64    `json:"missing"`
-	Stale     int64    `json:"stale"`
-	Ghost     int64    `json:"ghost"`
-	Corrupt   int64    `json:"corrupt"`
-	Repaired  int64    `json:"repaired"`
-	Undecided int64    `json:"undecided"`
-	Seconds   float64  `json:"seconds"`
-	Bytes     int64    `json:"bytes"`
-	Complete  bool     `json:"complete"`
-	Samples   []Sample `json:"samples"`
+// Resyncer lists a table and compares the cache with it. It is called by any number of requests at a time, and gives up
+// when ctx ends. A report may come with an error: it says how far the run came. The API does not change it.
+// resync.Runner implements it.
+type Resyncer interface {
+	Request(ctx context.Context, t syncd.Table, o resync.Options) (*resync.Report, error)
 }
 
-// Sample is one key that differed.
-type Sample struct {
-	Key  string `json:"key"`
-	Kind string `json:"kind"`
+var resyncParams = []string{"mode", "approve_prune"}
+
+func parseResync(query string) (resync.Options, error) {
+	var o resync.Options
+	err := eachParam(query, resyncParams, func(name, value string) (err error) {
+		switch name {
+		case "mode":
+			o.Mode, err = resync.ParseMode(value)
+		case "approve_prune":
+			if value != "true" && value != "false" {
+				return fmt.Errorf("%q is neither true nor false", value)
+			}
+			o.ApprovePrune = value == "true"
+		}
+		return err
+	})
+	return o, err
 }
 
-// compare runs a resync or a diff and answers with its report. It ends with the request.
+// compare runs a resync or a diff and answers with its report. It gives up when the client goes away.
 func (a *API) compare(w http.ResponseWriter, r *http.Request, at route) error {
 	t, err := parseTable(at.table)
 	if err != nil {
 		return badRequest(err)
 	}
-	var o ResyncOptions
+	o := resync.Options{Mode: resync.Full, Dry: true}
 	if at.endpoint == resyncTable {
-		o, err = parseResync(r.URL.RawQuery)
-		if err != nil {
+		if o, err = parseResync(r.URL.RawQuery); err != nil {
 			return badRequest(err)
 		}
 	} else if err := noParams(r); err != nil {
@@ -51,18 +54,22 @@ func (a *API) compare(w http.ResponseWriter, r *http.Request, at route) error {
 		return err
 	}
 	a.extend(w, 0)
-	var report Report
-	if at.endpoint == resyncTable {
-		report, err = a.Resync.Resync(r.Context(), t, o)
-	} else {
-		report, err = a.Resync.Diff(r.Context(), t)
-	}
+	report, err := a.Resync.Request(r.Context(), t, o)
 	a.extend(w, a.Limits.Write)
 	if err != nil {
-		return a.compareFailed(r, t, err)
+		return a.compareFailed(r, t, report, err)
 	}
-	writeJSON(w, http.StatusOK, report)
+	writeJSON(w, http.StatusOK, reportOf(report))
 	return nil
+}
+
+// reportOf gives a copy whose samples are a JSON array also where there are none.
+func reportOf(r *resync.Report) *resync.Report {
+	out := *r
+	if out.Samples == nil {
+		out.Samples = []resync.Sample{}
+	}
+	return &out
 }
 
 // comparable says whether a table is there to be compared; it need not be listed yet.
@@ -76,15 +83,34 @@ func (a *API) comparable(t syncd.Table) error {
 	return err
 }
 
-func (a *API) compareFailed(r *http.Request, t syncd.Table, err error) error {
+// compareFailed answers with the report as far as there is one, whose error says the same as err.
+func (a *API) compareFailed(r *http.Request, t syncd.Table, report *resync.Report, err error) error {
+	f := &failure{text: err.Error()}
 	switch {
 	case r.Context().Err() != nil:
-		return &failure{status: http.StatusServiceUnavailable, passes: true, text: "the server is stopping, or the client went away: ask again"}
+		f.status, f.passes, f.text = http.StatusServiceUnavailable, true, "the server is stopping, or the client went away: ask again"
 	case errors.Is(err, syncd.ErrBusy):
-		return &failure{status: http.StatusTooManyRequests, passes: true, text: fmt.Sprintf("%v: try again", err)}
+		f.status, f.passes = http.StatusTooManyRequests, true
 	case errors.Is(err, syncd.ErrNoTable):
-		return &failure{status: http.StatusNotFound, text: fmt.Sprintf("%v: the source does not sync %s", err, t)}
+		f.status = http.StatusNotFound
+	case a.stopped(t):
+		f.status = http.StatusConflict
+		f.text += "; look at the diff, and where the rows are to go: POST again with approve_prune=true, or `syncd resync --approve-prune`"
+	default:
+		f.status, f.passes = http.StatusBadGateway, true
+		f.text += "; is the source running, and does it reach Postgres?"
 	}
-	a.Logger.Warn("compare a table with Postgres", "table", t, "error", err)
-	return &failure{status: http.StatusBadGateway, passes: true, text: fmt.Sprintf("%v; is the source running, and does it reach Postgres?", err)}
+	if report != nil {
+		f.report = reportOf(report)
+		f.report.Error = f.text
+	}
+	return f
+}
+
+// stopped says whether a table's last resync stopped before it deleted rows.
+func (a *API) stopped(t syncd.Table) bool {
+	view := a.Cache.View()
+	defer view.Close()
+	ts := view.State().Tables[t]
+	return ts != nil && ts.Stopped != ""
 }

@@ -8,45 +8,58 @@ import (
 	"testing/synctest"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/resync"
 )
 
 func TestResyncAnswersWithItsReport(t *testing.T) {
 	r := newRig(t)
-	r.resync.report = Report{Table: "public.users", Mode: "full", Version: "1-0/1", Rows: 3, Missing: 1, Repaired: 1, Complete: true, Samples: []Sample{{"42", "missing"}}}
+	*r.resync.report = resync.Report{Table: "public.users", Mode: "full", Version: "1-0/1", Rows: 3, Missing: 1, Repaired: 1, Complete: true, Samples: []resync.Sample{{Key: "42", Kind: "missing"}}}
 	const want = `{"table":"public.users","mode":"full","version":"1-0/1","rows":3,"missing":1,"stale":0,"ghost":0,"corrupt":0,` +
 		`"repaired":1,"undecided":0,"seconds":0,"bytes":0,"complete":true,"samples":[{"key":"42","kind":"missing"}]}`
 	wantStatus(t, r.do("POST", "/v1/tables/public.users/resync?mode=full&approve_prune=true"), 200, want)
-	if r.resync.options != (ResyncOptions{Mode: "full", ApprovePrune: true}) {
+	if r.resync.options != (resync.Options{Mode: "full", ApprovePrune: true}) {
 		t.Errorf("options %+v", r.resync.options)
 	}
 	wantStatus(t, r.do("POST", "/v1/tables/public.users/resync"), 200)
-	if r.resync.options != (ResyncOptions{}) {
+	if r.resync.options != (resync.Options{}) {
 		t.Errorf("options %+v", r.resync.options)
 	}
 	wantStatus(t, r.do("GET", "/v1/tables/public.users/diff"), 200, want)
+	if r.resync.options != (resync.Options{Mode: "full", Dry: true}) {
+		t.Errorf("options %+v", r.resync.options)
+	}
+	r.resync.report.Samples = nil
+	wantStatus(t, r.do("GET", "/v1/tables/public.users/diff"), 200, `"samples":[]`)
 	r.cache.commit(func(v *fakeView) { v.state.Tables[users].Listed = false })
 	wantStatus(t, r.do("POST", "/v1/tables/public.users/resync"), 200)
 }
 
 func TestResyncThatFails(t *testing.T) {
 	r := newRig(t)
-	for _, c := range []struct {
-		err    error
-		status int
-		retry  string
+	cases := []struct {
+		err     error
+		stopped string
+		status  int
+		retry   string
 	}{
-		{fmt.Errorf("list public.users: %w", syncd.ErrBusy), 429, "1"},
-		{fmt.Errorf("list public.users: %w", syncd.ErrNoTable), 404, ""},
-		{errors.New("list public.users: no responders"), 502, "1"},
-	} {
-		r.resync.err = c.err
-		for _, w := range []string{"POST /v1/tables/public.users/resync", "GET /v1/tables/public.users/diff"} {
-			var method, target string
-			fmt.Sscan(w, &method, &target)
-			got := r.do(method, target)
-			wantStatus(t, got, c.status, c.err.Error())
-			if got.Header().Get("Retry-After") != c.retry {
-				t.Errorf("%d with Retry-After %q", got.Code, got.Header().Get("Retry-After"))
+		{fmt.Errorf("list public.users: %w", syncd.ErrBusy), "", 429, "1"},
+		{fmt.Errorf("list public.users: %w", syncd.ErrNoTable), "", 404, ""},
+		{errors.New("list public.users: no responders"), "", 502, "1"},
+		{errors.New("resync public.users: stopped before deleting 9 of 10 rows"), "stopped", 409, ""},
+	}
+	for _, c := range cases {
+		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Stopped = c.stopped })
+		for _, report := range []*resync.Report{nil, {Table: "public.users", Rows: 7}} {
+			r.resync.err, r.resync.report = c.err, report
+			for method, target := range map[string]string{"POST": "/v1/tables/public.users/resync", "GET": "/v1/tables/public.users/diff"} {
+				w := r.do(method, target)
+				wantStatus(t, w, c.status, c.err.Error(), `"error":`)
+				if w.Header().Get("Retry-After") != c.retry {
+					t.Errorf("%d with Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+				}
+				if report != nil {
+					wantStatus(t, w, c.status, `"rows":7`)
+				}
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
 )
 
@@ -150,17 +151,15 @@ func (m *fakeMarks) Mark(context.Context, syncd.LSN) (syncd.Position, error) {
 }
 
 type fakeResync struct {
-	options ResyncOptions
-	report  Report
+	options resync.Options
+	report  *resync.Report
 	err     error
 }
 
-func (f *fakeResync) Resync(_ context.Context, _ syncd.Table, o ResyncOptions) (Report, error) {
+func (f *fakeResync) Request(_ context.Context, _ syncd.Table, o resync.Options) (*resync.Report, error) {
 	f.options = o
 	return f.report, f.err
 }
-
-func (f *fakeResync) Diff(context.Context, syncd.Table) (Report, error) { return f.report, f.err }
 
 type fakeNode struct{ notReady string }
 
@@ -184,7 +183,7 @@ type rig struct {
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{cache: newFakeCache(), marks: &fakeMarks{}, resync: &fakeResync{}, node: &fakeNode{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	r := &rig{cache: newFakeCache(), marks: &fakeMarks{}, resync: &fakeResync{report: &resync.Report{Table: "public.users"}}, node: &fakeNode{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	r.API = New(Options{Cache: r.cache, Resync: r.resync, Node: r.node, Marks: r.marks, Gatherer: prometheus.NewRegistry()})
 	r.API.now = func() time.Time { return r.clock }
 	r.cache.commit(func(v *fakeView) {

@@ -151,33 +151,3 @@ func parseContinue(s string) (syncd.Key, error) {
 	}
 	return syncd.Key(b), nil
 }
-
-var resyncParams = []string{"mode", "approve_prune"}
-
-// ResyncOptions is how a resync is to be done.
-type ResyncOptions struct {
-	// Mode is "digest" or "full"; empty leaves it to the configuration.
-	Mode string
-	// ApprovePrune lets this run delete more than max_prune of the table's rows.
-	ApprovePrune bool
-}
-
-func parseResync(query string) (ResyncOptions, error) {
-	var o ResyncOptions
-	err := eachParam(query, resyncParams, func(name, value string) (err error) {
-		switch name {
-		case "mode":
-			if value != "digest" && value != "full" {
-				return fmt.Errorf("%q is none: want digest or full", value)
-			}
-			o.Mode = value
-		case "approve_prune":
-			if value != "true" && value != "false" {
-				return fmt.Errorf("%q is neither true nor false", value)
-			}
-			o.ApprovePrune = value == "true"
-		}
-		return nil
-	})
-	return o, err
-}

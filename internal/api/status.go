@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/resync"
 )
 
 // Status is what runs, how fresh it is and how true.
@@ -17,8 +18,8 @@ type Status struct {
 	Started time.Time `json:"started"`
 	Bus     string    `json:"bus"` // "connected", or why not
 	// Running are the comparisons under way, Reports the last one of each table.
-	Running []Progress `json:"running"`
-	Reports []Report   `json:"reports"`
+	Running []Progress       `json:"running"`
+	Reports []*resync.Report `json:"reports"`
 
 	// The API fills these from the cache.
 	Ready      bool     `json:"ready"`
@@ -32,12 +33,12 @@ type Status struct {
 
 // Progress is how far a comparison is.
 type Progress struct {
-	Table string    `json:"table"`
-	Mode  string    `json:"mode"`
-	Began time.Time `json:"began"`
-	// Rows have come of about Of; Of is 0 where nobody knows.
-	Rows int64 `json:"rows"`
-	Of   int64 `json:"of"`
+	Table string      `json:"table"`
+	Mode  resync.Mode `json:"mode"`
+	// Rows and Bytes have come, of about Expected rows.
+	Rows     uint64 `json:"rows"`
+	Bytes    int64  `json:"bytes"`
+	Expected int    `json:"expected"`
 }
 
 func (a *API) currentStatus() Status {

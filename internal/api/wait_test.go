@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
 )
 
@@ -245,15 +246,11 @@ func TestRequestsAreBounded(t *testing.T) {
 
 type blockingResync struct{ release chan struct{} }
 
-func (b blockingResync) Resync(ctx context.Context, _ syncd.Table, _ ResyncOptions) (Report, error) {
+func (b blockingResync) Request(ctx context.Context, _ syncd.Table, _ resync.Options) (*resync.Report, error) {
 	select {
 	case <-b.release:
-		return Report{}, nil
+		return &resync.Report{}, nil
 	case <-ctx.Done():
-		return Report{}, ctx.Err()
+		return nil, ctx.Err()
 	}
-}
-
-func (b blockingResync) Diff(ctx context.Context, t syncd.Table) (Report, error) {
-	return b.Resync(ctx, t, ResyncOptions{})
 }
