@@ -315,7 +315,7 @@ func oracleSQL(table syncd.Table, key, columns []string) string {
 	}
 	if len(columns) == 0 {
 		// A partitioned table has no rows of its own, and a plain one's children are other tables.
-		fmt.Fprintf(&b, "pg_catalog.row_to_json(o) FROM %s o WHERE o.tableoid = %s::pg_catalog.regclass OR EXISTS (SELECT FROM pg_catalog.pg_class r WHERE r.oid = %[2]s::pg_catalog.regclass AND r.relkind = 'p')",
+		fmt.Fprintf(&b, "pg_catalog.row_to_json(o.*) FROM %s o WHERE o.tableoid = %s::pg_catalog.regclass OR EXISTS (SELECT FROM pg_catalog.pg_class r WHERE r.oid = %[2]s::pg_catalog.regclass AND r.relkind = 'p')",
 			table.SQL(), literal(table.SQL()))
 		return b.String()
 	}
@@ -323,7 +323,7 @@ func oracleSQL(table syncd.Table, key, columns []string) string {
 	for i, c := range columns {
 		quoted[i] = "o." + syncd.QuoteIdent(c)
 	}
-	fmt.Fprintf(&b, "(SELECT pg_catalog.row_to_json(p) FROM (SELECT %s) p) FROM %s o WHERE o.tableoid = %s::pg_catalog.regclass OR EXISTS (SELECT FROM pg_catalog.pg_class r WHERE r.oid = %[3]s::pg_catalog.regclass AND r.relkind = 'p')",
+	fmt.Fprintf(&b, "(SELECT pg_catalog.row_to_json(p.*) FROM (SELECT %s) p) FROM %s o WHERE o.tableoid = %s::pg_catalog.regclass OR EXISTS (SELECT FROM pg_catalog.pg_class r WHERE r.oid = %[3]s::pg_catalog.regclass AND r.relkind = 'p')",
 		strings.Join(quoted, ", "), table.SQL(), literal(table.SQL()))
 	return b.String()
 }
