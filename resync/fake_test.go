@@ -1,0 +1,350 @@
+package resync
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// server is a table of Postgres and its list service in memory. Commits are visible at once.
+type server struct {
+	mu       sync.Mutex
+	origin   origin
+	lsn      syncd.LSN
+	xid      syncd.XID // of the last commit
+	rows     map[syncd.Key]string
+	pageRows int
+	// before, if set, is called ahead of each answer and may fail it; after may change a page.
+	before func(ctx context.Context, what any) error
+	after  func(*syncd.Page) *syncd.Page
+	lists  int // pages asked for
+	gets   []syncd.Key
+	marks  int
+	onMark func(syncd.LSN)
+}
+
+func newServer() *server {
+	return &server{origin: origin{epoch: 7, system: 1, timeline: 1, schema: 5}, lsn: 1000, xid: 100, rows: map[syncd.Key]string{}, pageRows: 3}
+}
+
+// commit sets (or, with an empty row, deletes) a row and gives the change.
+func (s *server) commit(k syncd.Key, row string) syncd.Delta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lsn += 8
+	s.xid++
+	d := syncd.Delta{Table: users, Op: syncd.Upsert, Key: k, Row: []byte(row), XID: s.xid, Version: syncd.Version{Epoch: s.origin.epoch, LSN: s.lsn, Ordinal: 1}}
+	if row == "" {
+		d.Op, d.Row = syncd.Delete, nil
+		delete(s.rows, k)
+	} else {
+		s.rows[k] = row
+	}
+	return d
+}
+
+func (s *server) position() syncd.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return syncd.Position{Epoch: s.origin.epoch, LSN: s.lsn}
+}
+
+func (s *server) page() *syncd.Page {
+	return &syncd.Page{
+		Table: users, Schema: s.origin.schema, System: s.origin.system, Timeline: s.origin.timeline, Safe: s.lsn,
+		Snapshot: &syncd.Snapshot{Epoch: s.origin.epoch, Xmin: s.xid + 1, Xmax: s.xid + 1, H: s.lsn}, Bytes: 100,
+	}
+}
+
+func (s *server) Tables(context.Context) ([]syncd.TableInfo, error) {
+	return []syncd.TableInfo{{Table: users, Schema: s.origin.schema}}, nil
+}
+
+func (s *server) List(ctx context.Context, q syncd.ListRequest) (*syncd.Page, error) {
+	if s.before != nil {
+		if err := s.before(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+	p := s.page()
+	p.Sent = q.Sent
+	keys := slices.Sorted(maps.Keys(s.rows))
+	if q.Started {
+		i, found := slices.BinarySearch(keys, q.After)
+		if found {
+			i++
+		}
+		keys = keys[i:]
+	}
+	n := min(s.pageRows, len(keys))
+	for _, k := range keys[:n] {
+		p.Rows = append(p.Rows, syncd.Row{Key: k, JSON: []byte(s.rows[k])})
+		p.Sent.Add(k, []byte(s.rows[k]))
+		p.After = k
+	}
+	p.Last = n == len(keys)
+	if s.after != nil {
+		p = s.after(p)
+	}
+	return p, nil
+}
+
+func (s *server) Get(ctx context.Context, q syncd.GetRequest) (*syncd.Page, error) {
+	if s.before != nil {
+		if err := s.before(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.page()
+	p.Asked = q.Keys
+	s.gets = append(s.gets, q.Keys...)
+	for _, k := range q.Keys {
+		if row, ok := s.rows[k]; ok {
+			p.Rows = append(p.Rows, syncd.Row{Key: k, JSON: []byte(row)})
+		}
+	}
+	if s.after != nil {
+		p = s.after(p)
+	}
+	return p, nil
+}
+
+func (s *server) Mark(_ context.Context, at syncd.LSN) (syncd.Position, error) {
+	s.mu.Lock()
+	s.marks++
+	f := s.onMark
+	s.mu.Unlock()
+	if f != nil {
+		f(at)
+	}
+	return s.position(), nil
+}
+
+// cache is a cache of one table in memory, with the gate's rules for a primary: a page wins over a delta that its snapshot
+// sees and over an earlier page.
+type cache struct {
+	mu      sync.Mutex
+	state   State
+	through syncd.Position
+	rows    map[syncd.Key]held
+	open    map[syncd.Key]syncd.XID // settled by an answer that sees the transaction
+	done    []List
+	judged  []judgement
+	changed chan struct{}
+	onJudge func(*syncd.Page, How) error
+}
+
+type held struct {
+	Held
+	json string
+}
+
+type judgement struct {
+	rows int
+	get  bool
+	How
+	through syncd.Position
+	h       syncd.LSN
+}
+
+func newCache(s *server) *cache {
+	return &cache{
+		state:   State{Table: users, Listed: true, Epoch: s.origin.epoch, Resynced: time.Now()},
+		through: s.position(), rows: map[syncd.Key]held{}, open: map[syncd.Key]syncd.XID{}, changed: make(chan struct{}),
+	}
+}
+
+// update changes the cache's state and wakes who waits for it.
+func (c *cache) update(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// apply takes deltas and moves the stream's position to p.
+func (c *cache) apply(p syncd.Position, ds ...syncd.Delta) {
+	c.update(func() {
+		for _, d := range ds {
+			c.rows[d.Key] = held{Held{Row: d.Op == syncd.Upsert, Version: d.Version, XID: d.XID}, string(d.Row)}
+		}
+		c.through = p
+	})
+}
+
+func (c *cache) count() (n int) {
+	for _, h := range c.rows {
+		if h.Row {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *cache) States() []State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state
+	s.Rows, s.Open = c.count(), len(c.open)+s.Parked
+	return []State{s}
+}
+
+func (c *cache) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+func (c *cache) Through() syncd.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.through
+}
+
+func (c *cache) Open(_ syncd.Table, fn func(syncd.Key) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.open {
+		if !fn(k) {
+			return
+		}
+	}
+}
+
+func (c *cache) Judge(_ context.Context, p *syncd.Page, how How) (found []Finding, err error) {
+	if c.onJudge != nil {
+		if err := c.onJudge(p, how); err != nil {
+			return nil, err
+		}
+	}
+	c.update(func() {
+		c.judged = append(c.judged, judgement{len(p.Rows), p.Asked != nil, how, c.through, p.Snapshot.H})
+		left := map[syncd.Key]bool{}
+		for _, k := range p.Asked {
+			left[k] = true
+		}
+		for _, row := range p.Rows {
+			delete(left, row.Key)
+			found = c.judge(found, row.Key, string(row.JSON), true, p.Snapshot, how)
+		}
+		for k := range left {
+			found = c.judge(found, k, "", false, p.Snapshot, how)
+		}
+	})
+	return found, nil
+}
+
+func (c *cache) judge(found []Finding, k syncd.Key, json string, row bool, s *syncd.Snapshot, how How) []Finding {
+	if x, open := c.open[k]; open && !how.Dry && x < s.Xmax {
+		delete(c.open, k)
+	}
+	old, ok := c.rows[k]
+	switch {
+	case ok && old.Snap != nil && !s.Later(old.Snap), ok && old.Snap == nil && s.Visible(old.XID, old.Version.LSN) == syncd.Invisible:
+		return found
+	case old.Row == row && old.json == json:
+		return found
+	}
+	kind := Stale
+	switch {
+	case !old.Row:
+		kind = Missing
+	case !row:
+		kind = Ghost
+	case old.json == "corrupt":
+		kind = Corrupt
+	}
+	if !how.Dry {
+		c.rows[k] = held{Held{Row: row, Version: syncd.Version{Epoch: s.Epoch}, Snap: s}, json}
+	}
+	return append(found, Finding{k, kind})
+}
+
+func (c *cache) Walk(_ syncd.Table, from uint64, fn func(syncd.Key, Held) bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(c.rows), func(a, b syncd.Key) int {
+		if a.Hash() < b.Hash() {
+			return -1
+		}
+		return 1
+	})
+	for _, k := range keys {
+		if k.Hash() >= from && !fn(k, c.rows[k].Held) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (c *cache) Done(_ context.Context, l List) (syncd.Position, bool, error) {
+	var claimed bool
+	c.update(func() {
+		c.done = append(c.done, l)
+		c.state.Listed, c.state.Stopped, c.state.Resynced = true, "", time.Now()
+		if c.state.Loss != 0 && l.Safe >= c.state.Loss {
+			c.state.Loss = 0
+		}
+		if c.state.Cause == l.Cause && c.state.Loss == 0 {
+			c.state.Cause = ""
+		}
+		claimed = !l.Early && c.state.Loss == 0 && len(c.open)+c.state.Parked == 0
+	})
+	return syncd.Position{Epoch: l.Epoch, LSN: l.Safe}, claimed, nil
+}
+
+func (c *cache) Stop(_ context.Context, _ syncd.Table, why string) error {
+	c.update(func() { c.state.Stopped = why })
+	return nil
+}
+
+// content gives the cache's rows.
+func (c *cache) content() map[syncd.Key]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := map[syncd.Key]string{}
+	for k, h := range c.rows {
+		if h.Row {
+			m[k] = h.json
+		}
+	}
+	return m
+}
+
+func key(i int) syncd.Key { return syncd.MakeKey(fmt.Sprint(i)) }
+
+// pair gives a server of n rows and a cache that holds them.
+func pair(n int) (*server, *cache) {
+	s := newServer()
+	var ds []syncd.Delta
+	for i := range n {
+		ds = append(ds, s.commit(key(i), fmt.Sprintf(`{"id":%d}`, i)))
+	}
+	c := newCache(s)
+	c.apply(s.position(), ds...)
+	return s, c
+}
+
+// runner gives a Runner over both that runs on requests alone.
+func runner(s *server, c *cache) *Runner {
+	return &Runner{Lister: s, Cache: c, Marks: s, MaxPrune: 0.5, Patience: time.Second, Settle: time.Second}
+}
+
+// once makes one run by hand.
+func once(ctx context.Context, r *Runner, o Options) (*Report, error) {
+	r.init()
+	one := r.newRun(job{table: users, mode: o.Mode, dry: o.Dry, approve: o.ApprovePrune})
+	err := one.do(ctx)
+	return &one.report, err
+}
