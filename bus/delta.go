@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -176,12 +177,7 @@ func (p *parser) checkDelta(d *syncd.Delta, values int) bool {
 }
 
 func countLines(body []byte) int {
-	n := 0
-	for _, c := range body {
-		if c == '\n' {
-			n++
-		}
-	}
+	n := bytes.Count(body, []byte{'\n'})
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		n++
 	}
