@@ -16,7 +16,7 @@ import (
 
 // Cache is what reads are answered from.
 type Cache interface {
-	// View gives one commit to read from; the API closes it before it writes to the client.
+	// View gives one commit to read from, nil once the cache is closed. The API closes it before it writes to the client.
 	View() sink.View
 	// Changed gives a channel that is closed at the next commit after the call. Any number of requests wait on it.
 	Changed() <-chan struct{}
@@ -38,6 +38,10 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 
 func badRequest(err error) error { return &failure{status: http.StatusBadRequest, text: err.Error()} }
+
+func errStopping() error {
+	return &failure{status: http.StatusServiceUnavailable, passes: true, text: "this server is stopping: ask another, or again"}
+}
 
 // answer is one commit of the cache, opened to answer a read of one table.
 type answer struct {
@@ -104,7 +108,7 @@ func (a *API) wait(w http.ResponseWriter, r *http.Request, s scope, q *readParam
 // read at all what it would get without min_version.
 func timedOut(r *http.Request, q *readParams, err error) error {
 	if r.Context().Err() != nil {
-		return &failure{status: http.StatusServiceUnavailable, passes: true, text: "this server is stopping: ask another, or again"}
+		return errStopping()
 	}
 	f, ok := err.(*failure)
 	if !ok || f.status != http.StatusGatewayTimeout {
@@ -116,6 +120,9 @@ func timedOut(r *http.Request, q *readParams, err error) error {
 // look opens the cache as it is now. A failure that passes may be mended by a later commit.
 func (a *API) look(s scope, q *readParams) (ans answer, key syncd.Key, err error) {
 	view := a.Cache.View()
+	if view == nil {
+		return ans, "", errStopping()
+	}
 	defer func() {
 		if err != nil {
 			view.Close()
@@ -218,6 +225,16 @@ func behind(t syncd.Table, have, want syncd.Position) string {
 		return fmt.Sprintf("%s is at %s, of an older epoch than %s, which this cache does not know yet", t, have, want)
 	}
 	return fmt.Sprintf("%s is at %s, %d bytes of WAL behind %s", t, have, want.LSN-have.LSN, want)
+}
+
+// state gives the state of the cache as it is now, which stays as it is.
+func (a *API) state() (*sink.State, error) {
+	view := a.Cache.View()
+	if view == nil {
+		return nil, errStopping()
+	}
+	defer view.Close()
+	return view.State(), nil
 }
 
 // youngEnough gives nil where the answer is no older than max_age allows.

@@ -74,9 +74,11 @@ func reportOf(r *resync.Report) *resync.Report {
 
 // comparable says whether a table is there to be compared; it need not be listed yet.
 func (a *API) comparable(t syncd.Table) error {
-	view := a.Cache.View()
-	defer view.Close()
-	_, err := readable(view.State(), t)
+	st, err := a.state()
+	if err != nil {
+		return err
+	}
+	_, err = readable(st, t)
 	if f, ok := err.(*failure); ok && f.unlisted {
 		return nil
 	}
@@ -109,8 +111,10 @@ func (a *API) compareFailed(r *http.Request, t syncd.Table, report *resync.Repor
 
 // stopped says whether a table's last resync stopped before it deleted rows.
 func (a *API) stopped(t syncd.Table) bool {
-	view := a.Cache.View()
-	defer view.Close()
-	ts := view.State().Tables[t]
+	st, err := a.state()
+	if err != nil {
+		return false
+	}
+	ts := st.Tables[t]
 	return ts != nil && ts.Stopped != ""
 }

@@ -73,6 +73,9 @@ func (c *fakeCache) commit(change func(v *fakeView)) {
 func (c *fakeCache) View() sink.View {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.now == nil {
+		return nil
+	}
 	c.open++
 	return c.now
 }

@@ -136,6 +136,14 @@ func TestBeforeTheTablesAreKnown(t *testing.T) {
 	wantStatus(t, r.do("GET", "/v1/tables"), 200, "[]")
 }
 
+func TestClosedCache(t *testing.T) {
+	r := newRig(t)
+	r.cache.now = nil
+	for _, target := range []string{row42, "/v1/tables/public.users/rows", "/v1/tables", "/v1/status", "/", "/v1/tables/public.users/diff"} {
+		wantStatus(t, r.do("GET", target), 503, "stopping")
+	}
+}
+
 // oddValues are key values that URLs, proxies and routers like to mangle.
 var oddValues = []string{
 	"", ".", "..", "/", "a/b", "//", ",", "a,b", "%", "%2F", "%252C", "+", "a b", `"`, `""`, `"""`, `a"b`, "é", "\u2028", "\x01", "\x7f", "?", "#", "a?b#c", "&=;", ":@", "~", "*", "日本", strings.Repeat("x", 4096), "\xff\xfe",

@@ -41,16 +41,18 @@ type Progress struct {
 	Expected int    `json:"expected"`
 }
 
-func (a *API) currentStatus() Status {
+// currentStatus joins what the node and the cache say.
+func (a *API) currentStatus() (Status, error) {
 	s := a.Node.Status()
 	if err := a.Node.Ready(); err != nil {
 		s.WaitsFor = err.Error()
 	} else {
 		s.Ready = true
 	}
-	view := a.Cache.View()
-	defer view.Close()
-	st := view.State()
+	st, err := a.state()
+	if err != nil {
+		return s, err
+	}
 	now := a.now()
 	s.Version, s.System, s.Timeline = st.Cursor.Position.String(), st.System, st.Timeline
 	if st.Cursor.Position == (syncd.Position{}) {
@@ -60,14 +62,18 @@ func (a *API) currentStatus() Status {
 		s.LagSeconds = seconds(age(st, now))
 	}
 	s.Tables = tablesOf(st, now)
-	return s
+	return s, nil
 }
 
 func (a *API) getStatus(w http.ResponseWriter, r *http.Request) error {
 	if err := noParams(r); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, a.currentStatus())
+	s, err := a.currentStatus()
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, s)
 	return nil
 }
 
@@ -90,9 +96,13 @@ func (a *API) getPage(w http.ResponseWriter, r *http.Request) error {
 	if err := noParams(r); err != nil {
 		return err
 	}
+	s, err := a.currentStatus()
+	if err != nil {
+		return err
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	h["Cache-Control"] = noStore
-	return pageTemplate.Execute(w, a.currentStatus())
+	return pageTemplate.Execute(w, s)
 }

@@ -88,9 +88,10 @@ func (a *API) listTables(w http.ResponseWriter, r *http.Request) error {
 	if err := noParams(r); err != nil {
 		return err
 	}
-	view := a.Cache.View()
-	all := tablesOf(view.State(), a.now())
-	view.Close()
-	writeJSON(w, http.StatusOK, all)
+	st, err := a.state()
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, tablesOf(st, a.now()))
 	return nil
 }
