@@ -31,7 +31,11 @@ type Seen struct {
 // Open is a key that could not be decided, or has to be fetched. It stays marked, across restarts, until an answer sees
 // every delta of Deltas and is later than every snapshot of Snaps.
 type Open struct {
-	Snaps  []*syncd.Snapshot
+	// Snaps are the snapshots that could not be ordered against what is held; less those that another one of them
+	// contains.
+	Snaps []*syncd.Snapshot
+	// Deltas are the oldest and the newest of the deltas in question. Those between need no mention: along one key
+	// whoever sees a change sees all before it.
 	Deltas []Seen
 	// Reason says why, in words for people; Parked marks a key whose delta could not be applied.
 	Reason string
@@ -68,8 +72,10 @@ type TableState struct {
 	Verified Verified
 	// Resynced is when the last complete list or comparison ended, kept across restarts.
 	Resynced time.Time
-	// Relist says why the table is to be listed at once; empty where no cause is open.
-	Relist string
+	// Relist says why the table is to be listed at once; empty where no cause is open. RelistAt is where the stream stood
+	// when it came: the cause ends with a complete list whose least Safe has reached that.
+	Relist   string
+	RelistAt syncd.LSN
 	// Stopped says that a list would have deleted more than max_prune allows; empty where none did.
 	Stopped string
 	// Rows counts the entries that hold a row. The store keeps it.
@@ -84,6 +90,8 @@ type State struct {
 	System   uint64
 	Timeline uint32
 	Start    syncd.LSN
+	// Safe is the highest Safe of the epoch's markers so far.
+	Safe syncd.LSN
 	// Sent is the source's clock at the last marker; Applied is ours when it was applied.
 	Sent, Applied time.Time
 	Tables        map[syncd.Table]*TableState
@@ -97,10 +105,12 @@ type Write struct {
 	Remove bool // take the entry away without a trace (a collected tombstone)
 }
 
-// Batch is what one commit changes.
+// Batch is what one commit changes: Drop first, then Writes, then State.
 type Batch struct {
+	// Writes hold no key of a table twice.
 	Writes []Write
-	// State replaces the store's; the store copies nothing of it but keeps Rows of each table right. nil leaves it.
+	// State replaces the store's. It and all its TableStates are fresh ones, that nobody else reads before the commit is
+	// visible, so the store copies nothing but sets the Rows of each. nil leaves the state as it is, but for Rows.
 	State *State
 	// Drop names tables whose entries all go, without tombstones.
 	Drop []syncd.Table
@@ -120,7 +130,7 @@ type Store interface {
 	// Walk calls fn for each entry of a table, tombstones too, in ascending order of the key's hash (keys of one hash in
 	// ascending order of the key), beginning with hash from, until fn gives false. fn must not call the store.
 	Walk(t syncd.Table, from uint64, fn func(syncd.Key, Entry) bool) error
-	// State gives what the last commit set. The caller must not change it.
+	// State gives what the last commit set, before the first an empty State; never nil. The caller must not change it.
 	State() *State
 	// View gives one commit's state to read from. It must be closed soon: it may hold up commits.
 	View() View

@@ -1,0 +1,199 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/syncd-io/syncd"
+)
+
+// List is the account of a complete list of a table: all pages arrived and were judged, as the totals prove, and so was the
+// answer to a get of every key that the cache holds and no page returned.
+type List struct {
+	Table  syncd.Table
+	Schema uint64
+	// Snapshots are those of the pages, and of the answers where they came from another server than the pages.
+	Snapshots []*syncd.Snapshot
+	// Safe is the least Safe of all pages and answers.
+	Safe syncd.LSN
+	// Early says that a page was judged before the stream had passed its H though the table was served: nothing can be
+	// claimed of the list.
+	Early bool
+}
+
+// epoch and high are those of all pages: the highest H.
+func (l *List) bounds() (e syncd.Epoch, high syncd.LSN) {
+	for i, s := range l.Snapshots {
+		if i == 0 {
+			e = s.Epoch
+		}
+		if s.Epoch != e {
+			return 0, 0
+		}
+		high = max(high, s.H)
+	}
+	return e, high
+}
+
+// Done draws the conclusions of a complete list. It first waits until the stream has passed every page, unless the list is
+// Early; then
+//
+//   - the floor moves, where the list's oldest snapshot is provably later than the present one, and tombstones that it
+//     covers go;
+//   - the loss, and the cause for which the table was to be listed, end if the list has seen everything up to them; else the
+//     table is to be listed again;
+//   - a table that was never listed is served from now on, if no loss stays open;
+//   - the table is verified through the list's Safe, if no loss is open and no key is: verified gives that position, and
+//     claimed is true.
+func (c *Cache) Done(ctx context.Context, l *List) (verified syncd.Position, claimed bool, err error) {
+	e, high := l.bounds()
+	if err := c.passed(ctx, l, syncd.Position{Epoch: e, LSN: high}); err != nil {
+		return syncd.Position{}, false, fmt.Errorf("end the list of %s: %w", l.Table, err)
+	}
+	if err := c.conclude(l, e); err != nil {
+		return syncd.Position{}, false, fmt.Errorf("end the list of %s: %w", l.Table, err)
+	}
+	if err := c.sweep(ctx, l.Table); err != nil {
+		return syncd.Position{}, false, fmt.Errorf("sweep %s: %w", l.Table, err)
+	}
+	verified = syncd.Position{Epoch: e, LSN: l.Safe}
+	claimed, err = c.claim(l, verified)
+	if err != nil || !claimed {
+		return syncd.Position{}, false, err
+	}
+	return verified, true, nil
+}
+
+// passed waits until the stream has passed p, or a newer epoch has begun.
+func (c *Cache) passed(ctx context.Context, l *List, p syncd.Position) error {
+	if l.Early {
+		return nil
+	}
+	return c.until(ctx, func() bool { return c.Through().Compare(p) >= 0 })
+}
+
+// find gives the table of a list, if the list is of this cache.
+func (c *Cache) find(ch *change, l *List, e syncd.Epoch) (*tableChange, error) {
+	t := ch.table(l.Table, c.pending(0))
+	if t == nil || t.Info.Error != "" || t.Info.Schema != l.Schema || ch.state.Cursor.Position.Epoch != e || len(l.Snapshots) == 0 {
+		return nil, ErrDiscard
+	}
+	return t, nil
+}
+
+// conclude moves the floor and ends what the list has healed.
+func (c *Cache) conclude(l *List, e syncd.Epoch) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := newChange(c.current())
+	t, err := c.find(ch, l, e)
+	if err != nil {
+		return err
+	}
+	if f := syncd.Oldest(l.Snapshots); f != nil && (t.Floor == nil || f.Later(t.Floor)) {
+		t.Floor = f
+	}
+	if l.Safe >= t.Loss {
+		t.Loss = 0
+		t.Through = through(t.TableState, ch.state.Cursor.Position)
+	}
+	if t.Loss == 0 && l.Safe >= t.RelistAt {
+		t.Relist, t.RelistAt = "", 0
+	}
+	t.Listed = t.Listed || t.Loss == 0 && !l.Early
+	t.Stopped = ""
+	t.Resynced = c.now()
+	return c.commit(ch)
+}
+
+// claim moves what the table is verified through, if nothing stands in the way.
+func (c *Cache) claim(l *List, p syncd.Position) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := newChange(c.current())
+	t, err := c.find(ch, l, p.Epoch)
+	if err != nil {
+		return false, nil // another epoch or shape began meanwhile: what was proved is no longer asked for
+	}
+	if l.Early || !t.Listed || t.Loss != 0 || len(t.Open) > 0 {
+		return false, nil
+	}
+	if p.Compare(t.Verified.Position) < 0 {
+		p = t.Verified.Position
+	}
+	t.Verified = Verified{Position: p, At: c.now()}
+	return true, c.commit(ch)
+}
+
+// sweepEntries is how many entries are looked at without letting others at the cache.
+const sweepEntries = 8192
+
+// sweep takes away the tombstones that the floor covers, and marks the pending entries that are not marked yet.
+func (c *Cache) sweep(ctx context.Context, name syncd.Table) error {
+	for from, more := uint64(0), true; more; {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if from, more, err = c.sweepFrom(name, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepFrom sweeps the next entries, and says where to go on.
+func (c *Cache) sweepFrom(name syncd.Table, from uint64) (next uint64, more bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := newChange(c.current())
+	t := ch.table(name, c.pending(sweepEntries))
+	if t == nil {
+		return 0, false, nil
+	}
+	n, last := 0, from
+	err = ch.store.Walk(name, from, func(k syncd.Key, e Entry) bool {
+		h := k.Hash()
+		if n >= sweepEntries && h != last {
+			next, more = h, true
+			return false
+		}
+		n, last = n+1, h
+		if _, marked := t.Open[k]; e.Pending && !marked && t.Listed {
+			t.open(k, Open{Deltas: []Seen{{e.Version, e.XID}}, Reason: "its delta came before its table was listed", Since: c.now()})
+		} else if e.Row == nil && !e.Pending && covers(t.Floor, e) {
+			t.remove(k)
+		}
+		return true
+	})
+	if err != nil || len(ch.batch.Writes) == 0 && !t.opened {
+		return next, more, err
+	}
+	return next, more, c.commit(ch)
+}
+
+// covers says whether a floor makes a tombstone superfluous: it is of what the floor has seen.
+func covers(floor *syncd.Snapshot, e Entry) bool {
+	switch {
+	case floor == nil || e.Version.Epoch > floor.Epoch:
+		return false
+	case e.Version.Epoch < floor.Epoch:
+		return true
+	case e.Snap != nil:
+		return floor.Later(e.Snap)
+	}
+	return floor.Visible(e.XID, e.Version.LSN) == syncd.Visible
+}
+
+// Stop marks a table whose list would have deleted more than it may; why says so to people. The next Done takes the mark away.
+func (c *Cache) Stop(name syncd.Table, why string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := newChange(c.current())
+	t := ch.state.Tables[name]
+	if t == nil {
+		return fmt.Errorf("stop the resync of %s: %w", name, syncd.ErrNoTable)
+	}
+	t.Stopped = why
+	return c.commit(ch)
+}

@@ -1,0 +1,70 @@
+package sink
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/syncd-io/syncd"
+)
+
+// SetTables says which tables the newest generation is to keep, and their shapes: what the source gives, less what this
+// consumer leaves out. Calling it again with the same tables changes nothing.
+//
+//   - A table that is new is to be listed. What the stream said of it so far was left out, so its list must have seen
+//     everything up to here.
+//   - One that is gone, or refused, loses its entries.
+//   - One with another key loses its entries and is listed like a new one.
+//   - One with other columns or types keeps its entries and is to be listed.
+func (c *Cache) SetTables(infos []syncd.TableInfo) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := newChange(c.current())
+	gone := maps.Clone(ch.state.Tables)
+	changed := false
+	for _, info := range infos {
+		delete(gone, info.Table)
+		changed = ch.setTable(info) || changed
+	}
+	for name := range gone {
+		delete(ch.state.Tables, name)
+		ch.batch.Drop = append(ch.batch.Drop, name)
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return c.commit(ch)
+}
+
+// setTable takes over one table's shape, and says whether it changed.
+func (c *change) setTable(info syncd.TableInfo) bool {
+	t := c.state.Tables[info.Table]
+	switch {
+	case t == nil:
+		c.state.Tables[info.Table] = c.freshTable(info)
+	case sameInfo(t.Info, info):
+		return false
+	case t.Info.Error != "" || info.Error != "" || !slices.Equal(t.Info.Key, info.Key):
+		c.batch.Drop = append(c.batch.Drop, info.Table)
+		c.state.Tables[info.Table] = c.freshTable(info)
+	default:
+		t.Info = info
+		relist(t, c.state.Cursor.Position.LSN, "the table's shape changed")
+	}
+	return true
+}
+
+// freshTable is the state of a table that nothing is known of yet.
+func (c *change) freshTable(info syncd.TableInfo) *TableState {
+	t := &TableState{Info: info}
+	if at := c.state.Cursor.Position.LSN; at > 0 && info.Error == "" {
+		c.openLoss(t, at, "the table is new")
+		t.Through = syncd.Position{}
+	}
+	return t
+}
+
+func sameInfo(a, b syncd.TableInfo) bool {
+	return a.Schema == b.Schema && a.Error == b.Error && slices.Equal(a.Key, b.Key) &&
+		slices.Equal(a.Columns, b.Columns) && slices.Equal(a.Types, b.Types)
+}
