@@ -61,7 +61,7 @@ func (r *run) brake(ctx context.Context, c counts) error {
 		why = fmt.Sprintf("the list is empty and the cache holds %d rows; nothing was deleted. "+
 			"Where the rows are gone from Postgres for good, run: syncd resync %s --approve-prune", rows, r.table)
 	}
-	if err := r.cache.Stop(ctx, r.table, why); err != nil {
+	if err := r.cache.Stop(r.table, why); err != nil {
 		return fmt.Errorf("mark the table: %w", err)
 	}
 	return fmt.Errorf("%w: %s", errStopped, why)

@@ -30,10 +30,8 @@ type State struct {
 	Table syncd.Table
 	// Refused says why the source can't sync the table; empty where it does.
 	Refused string
-	// Listed: a first complete list was applied. Until then pages are applied as they come.
+	// Listed: a first complete list was applied, and the stream has passed it. Until then pages are applied as they come.
 	Listed bool
-	// Epoch is the epoch of the cache's stream position.
-	Epoch syncd.Epoch
 	// Rows counts the rows; Served those that readers see now, which is another number while a cache is being built.
 	Rows, Served int
 	// Cause says why the table is to be listed at once; empty where no cause is open.
@@ -77,28 +75,21 @@ type Finding struct {
 type How struct {
 	// Dry: nothing is changed.
 	Dry bool
-	// Early: the stream has not passed the page's H (it stands still, or the table serves nothing yet).
+	// Early: the page is judged though the table is served and the stream, which stands still, has not passed the page's H.
 	Early bool
 }
 
-// List is what a complete run knows when it ends.
+// List is the account of a complete list of a table: all pages arrived and were judged, and so was the answer to a get of
+// every key that the cache holds and no page returned.
 type List struct {
-	Table syncd.Table
-	// Epoch is that of all pages.
-	Epoch  syncd.Epoch
+	Table  syncd.Table
 	Schema uint64
-	// Cause and Began are what the table's State said, and where the stream stood, when the run began: a cause that came
-	// since is not healed by it.
-	Cause string
-	Began syncd.Position
-	// Snapshots are those of the list's pages.
+	// Snapshots are those of the pages, all of one epoch.
 	Snapshots []*syncd.Snapshot
-	// Safe is the least Safe of all pages and fetched answers, High the greatest H.
-	Safe, High syncd.LSN
-	// Rows counts the list's rows.
-	Rows uint64
-	// Early: a page was judged before the stream had passed its H though the table was being served; nothing can be
-	// claimed of it.
+	// Safe is the least Safe of all pages and answers. A loss or a cause that came since the first page was read lies
+	// above it, and is not healed.
+	Safe syncd.LSN
+	// Early says that a page was judged early: nothing can be claimed of the list.
 	Early bool
 }
 
@@ -111,17 +102,18 @@ type Cache interface {
 	Changed() <-chan struct{}
 	// Through is how far the stream was applied.
 	Through() syncd.Position
-	// Judge has the gate judge each row of a page, and each key that was asked for and is absent, and commits what
-	// wins. The cache keeps nothing of the page but its snapshot. It refuses pages of another epoch, server or shape than
-	// its own with an error.
-	Judge(ctx context.Context, p *syncd.Page, how How) ([]Finding, error)
+	// Judge has the gate judge each row of a page, and each key that was asked for and is absent, and applies what wins as
+	// one commit. It keeps nothing of the page but its snapshot. It refuses pages of another epoch, server or shape than its
+	// own, and those that the stream has not passed unless the table serves nothing yet or How is Early. Of a table
+	// that serves nothing yet it finds nothing.
+	Judge(p *syncd.Page, how How) ([]Finding, error)
 	// Walk calls fn for what is held under each key of a table, tombstones too, in ascending order of the key's hash,
 	// beginning with hash from, until fn gives false. fn must be quick and must not call the cache.
 	Walk(t syncd.Table, from uint64, fn func(syncd.Key, Held) bool) error
-	// Done hands over a complete list whose pages were all judged: the cache moves its floor, closes the loss and the
-	// cause that the list heals, and claims what it proves. position is what the table is now verified through; claimed
-	// is false where nothing could be claimed.
-	Done(ctx context.Context, l List) (position syncd.Position, claimed bool, err error)
+	// Done hands over a complete list: the cache moves its floor, ends the loss and the cause that the list heals, serves
+	// the table from now on, and claims what is proved. position is what the table is now verified through; claimed is false
+	// where something stood in the way.
+	Done(ctx context.Context, l *List) (position syncd.Position, claimed bool, err error)
 	// Stop marks a table whose list would have deleted too much. Done takes the mark away.
-	Stop(ctx context.Context, t syncd.Table, why string) error
+	Stop(t syncd.Table, why string) error
 }

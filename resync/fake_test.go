@@ -1,6 +1,7 @@
 package resync
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -130,6 +131,20 @@ func (s *server) Mark(_ context.Context, at syncd.LSN) (syncd.Position, error) {
 	return s.position(), nil
 }
 
+// asked counts the markers asked for.
+func (s *server) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks
+}
+
+// got gives the keys asked for singly.
+func (s *server) got() []syncd.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.gets)
+}
+
 // cache is a cache of one table in memory, with the gate's rules for a primary: a page wins over a delta that its snapshot
 // sees and over an earlier page.
 type cache struct {
@@ -139,9 +154,12 @@ type cache struct {
 	rows    map[syncd.Key]held
 	open    map[syncd.Key]syncd.XID // settled by an answer that sees the transaction
 	done    []List
-	judged  []judgement
-	changed chan struct{}
-	onJudge func(*syncd.Page, How) error
+	// relistAt is where the stream stood when state.Cause came.
+	relistAt syncd.LSN
+	others   []State // other tables, of which nothing is held
+	judged   []judgement
+	changed  chan struct{}
+	onJudge  func(*syncd.Page, How) error
 }
 
 type held struct {
@@ -159,7 +177,7 @@ type judgement struct {
 
 func newCache(s *server) *cache {
 	return &cache{
-		state:   State{Table: users, Listed: true, Epoch: s.origin.epoch, Resynced: time.Now()},
+		state:   State{Table: users, Listed: true, Resynced: time.Now()},
 		through: s.position(), rows: map[syncd.Key]held{}, open: map[syncd.Key]syncd.XID{}, changed: make(chan struct{}),
 	}
 }
@@ -197,7 +215,12 @@ func (c *cache) States() []State {
 	defer c.mu.Unlock()
 	s := c.state
 	s.Rows, s.Open = c.count(), len(c.open)+s.Parked
-	return []State{s}
+	return append([]State{s}, c.others...)
+}
+
+// cause opens a cause for a run.
+func (c *cache) cause(why string) {
+	c.update(func() { c.state.Cause, c.relistAt = why, c.through.LSN })
 }
 
 func (c *cache) Changed() <-chan struct{} {
@@ -222,11 +245,15 @@ func (c *cache) Open(_ syncd.Table, fn func(syncd.Key) bool) {
 	}
 }
 
-func (c *cache) Judge(_ context.Context, p *syncd.Page, how How) (found []Finding, err error) {
+func (c *cache) Judge(p *syncd.Page, how How) (found []Finding, err error) {
 	if c.onJudge != nil {
 		if err := c.onJudge(p, how); err != nil {
 			return nil, err
 		}
+	}
+	h := syncd.Position{Epoch: p.Snapshot.Epoch, LSN: p.Snapshot.H}
+	if at := c.Through(); c.state.Listed && !how.Early && at.Compare(h) < 0 {
+		return nil, fmt.Errorf("the page is ahead: it wants %v, the cache is at %v", h, at)
 	}
 	c.update(func() {
 		c.judged = append(c.judged, judgement{len(p.Rows), p.Asked != nil, how, c.through, p.Snapshot.H})
@@ -268,19 +295,27 @@ func (c *cache) judge(found []Finding, k syncd.Key, json string, row bool, s *sy
 	if !how.Dry {
 		c.rows[k] = held{Held{Row: row, Version: syncd.Version{Epoch: s.Epoch}, Snap: s}, json}
 	}
+	if !c.state.Listed {
+		return found
+	}
 	return append(found, Finding{k, kind})
+}
+
+// sorted gives the keys in the order of Walk.
+func (c *cache) sorted() []syncd.Key {
+	hash := map[syncd.Key]uint64{}
+	for k := range c.rows {
+		hash[k] = k.Hash()
+	}
+	return slices.SortedFunc(maps.Keys(hash), func(a, b syncd.Key) int {
+		return cmp.Or(cmp.Compare(hash[a], hash[b]), cmp.Compare(a, b))
+	})
 }
 
 func (c *cache) Walk(_ syncd.Table, from uint64, fn func(syncd.Key, Held) bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(c.rows), func(a, b syncd.Key) int {
-		if a.Hash() < b.Hash() {
-			return -1
-		}
-		return 1
-	})
-	for _, k := range keys {
+	for _, k := range c.sorted() {
 		if k.Hash() >= from && !fn(k, c.rows[k].Held) {
 			return nil
 		}
@@ -288,25 +323,31 @@ func (c *cache) Walk(_ syncd.Table, from uint64, fn func(syncd.Key, Held) bool) 
 	return nil
 }
 
-func (c *cache) Done(_ context.Context, l List) (syncd.Position, bool, error) {
+func (c *cache) Done(_ context.Context, l *List) (syncd.Position, bool, error) {
 	var claimed bool
 	c.update(func() {
-		c.done = append(c.done, l)
+		c.done = append(c.done, *l)
 		c.state.Listed, c.state.Stopped, c.state.Resynced = true, "", time.Now()
 		if c.state.Loss != 0 && l.Safe >= c.state.Loss {
 			c.state.Loss = 0
 		}
-		if c.state.Cause == l.Cause && c.state.Loss == 0 {
+		if l.Safe >= c.relistAt {
 			c.state.Cause = ""
 		}
 		claimed = !l.Early && c.state.Loss == 0 && len(c.open)+c.state.Parked == 0
 	})
-	return syncd.Position{Epoch: l.Epoch, LSN: l.Safe}, claimed, nil
+	return syncd.Position{Epoch: l.Snapshots[0].Epoch, LSN: l.Safe}, claimed, nil
 }
 
-func (c *cache) Stop(_ context.Context, _ syncd.Table, why string) error {
+func (c *cache) Stop(_ syncd.Table, why string) error {
 	c.update(func() { c.state.Stopped = why })
 	return nil
+}
+
+func (c *cache) judgements() []judgement {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.judged)
 }
 
 // content gives the cache's rows.

@@ -199,7 +199,7 @@ func (f *Fetcher) fetch(ctx context.Context, t syncd.Table, keys []syncd.Key) er
 	if err := w.reach(ctx, p.Snapshot); err != nil {
 		return err
 	}
-	_, err = f.Cache.Judge(ctx, p, How{})
+	_, err = f.Cache.Judge(p, How{})
 	return err
 }
 

@@ -73,17 +73,6 @@ func (r *Report) Differences() int { return r.Missing + r.Stale + r.Ghost + r.Co
 // Equal says whether the run compared the whole table and found no difference and no key that it could not decide.
 func (r *Report) Equal() bool { return r.Complete && r.Differences() == 0 && r.Undecided == 0 }
 
-// Kinds gives the differences by kind, those that were found at least once.
-func (r *Report) Kinds() map[string]int {
-	m := map[string]int{Missing: r.Missing, Stale: r.Stale, Ghost: r.Ghost, Corrupt: r.Corrupt}
-	for k, n := range m {
-		if n == 0 {
-			delete(m, k)
-		}
-	}
-	return m
-}
-
 func (r *Report) count(kind string) {
 	switch kind {
 	case Missing:

@@ -40,7 +40,6 @@ type run struct {
 	settle   time.Duration
 
 	state  State // as it was at the start
-	began  syncd.Position
 	report Report
 
 	first *origin // where the first page came from; all must come from there
@@ -104,7 +103,7 @@ func (r *run) compare(ctx context.Context) error {
 	case r.dry && !s.Listed:
 		return fmt.Errorf("diff %s: not listed yet: wait for its first list", r.table)
 	}
-	r.state, r.began = s, r.cache.Through()
+	r.state = s
 	r.seen = make([]uint64, 0, max(s.Rows, s.Served))
 	if err := r.list(ctx); err != nil {
 		return fmt.Errorf("list %s: %w", r.table, err)
@@ -221,7 +220,7 @@ func (r *run) judge(ctx context.Context, p *syncd.Page) error {
 	if err != nil {
 		return err
 	}
-	found, err := r.cache.Judge(ctx, p, How{Dry: r.dry, Early: early})
+	found, err := r.cache.Judge(p, How{Dry: r.dry, Early: early})
 	if err != nil {
 		return err
 	}
@@ -234,11 +233,9 @@ func (r *run) judge(ctx context.Context, p *syncd.Page) error {
 // maxUnclear bounds the keys that a dry run asks for once more.
 const maxUnclear = 100_000
 
-// take counts a finding. A first list fills the cache: what it adds was not missing.
+// take counts a finding.
 func (r *run) take(f Finding) {
 	switch {
-	case !r.state.Listed:
-		return
 	case r.dry && f.Kind == Unclear && !r.singly && len(r.unclear) < maxUnclear:
 		r.unclear = append(r.unclear, f.Key)
 		return
@@ -251,11 +248,11 @@ func (r *run) take(f Finding) {
 	r.report.sample(f.Key, f.Kind)
 }
 
-// hold waits until the stream has passed a snapshot's H, and says whether the page has to be judged early: at once where
-// the table serves nothing yet, after a bounded wait where the stream does not move.
+// hold waits until the stream has passed a snapshot's H, and says whether the page has to be judged early, because the
+// stream does not move. Where the table serves nothing yet there is nothing to wait for.
 func (r *run) hold(ctx context.Context, s *syncd.Snapshot) (early bool, err error) {
 	if !r.state.Listed {
-		return true, nil
+		return false, nil
 	}
 	err = r.wait.reach(ctx, s)
 	var stood errStood
@@ -267,18 +264,24 @@ func (r *run) hold(ctx context.Context, s *syncd.Snapshot) (early bool, err erro
 	return false, err
 }
 
-// finish hands the complete list to the cache. Keys that are being fetched stand in the way of a claim, so they are waited
-// for, a while.
+// finish hands the complete list to the cache. The stream has to have passed all of it; and keys that are being fetched
+// stand in the way of a claim, so they are waited for, a while.
 func (r *run) finish(ctx context.Context) error {
+	if !r.early {
+		for _, s := range r.snaps {
+			if err := r.wait.reach(ctx, s); err != nil {
+				return fmt.Errorf("end the list of %s: %w", r.table, err)
+			}
+		}
+	}
 	if r.state.Loss == 0 && !r.early {
 		r.settled(ctx)
 	}
-	at, claimed, err := r.cache.Done(ctx, List{
-		Table: r.table, Epoch: r.first.epoch, Schema: r.first.schema, Cause: r.state.Cause, Began: r.began,
-		Snapshots: r.snaps, Safe: r.safe, High: r.high, Rows: r.sent.Rows, Early: r.early,
+	at, claimed, err := r.cache.Done(ctx, &List{
+		Table: r.table, Schema: r.first.schema, Snapshots: r.snaps, Safe: r.safe, Early: r.early,
 	})
 	if err != nil {
-		return fmt.Errorf("end the list of %s: %w", r.table, err)
+		return err
 	}
 	if claimed {
 		r.report.Verified = at

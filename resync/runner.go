@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/syncd-io/syncd"
 )
 
@@ -18,8 +16,6 @@ type Observer interface {
 	// Resynced: a run ended. result is "complete", "stopped" (it would have deleted too much), "busy" (the source runs as many
 	// lists as it may), "canceled" or "failed".
 	Resynced(t syncd.Table, mode, result string, took time.Duration)
-	// Repaired: a run has repaired n keys of a kind.
-	Repaired(t syncd.Table, kind string, n int)
 	// Fetched: n keys of a table were asked for singly, and so many of them settled.
 	Fetched(t syncd.Table, n, settled int)
 	// Away: the source could not be asked about a table; it is tried again.
@@ -29,7 +25,6 @@ type Observer interface {
 type quiet struct{}
 
 func (quiet) Resynced(syncd.Table, string, string, time.Duration) {}
-func (quiet) Repaired(syncd.Table, string, int)                   {}
 func (quiet) Fetched(syncd.Table, int, int)                       {}
 func (quiet) Away(syncd.Table, error)                             {}
 
@@ -122,13 +117,13 @@ func (r *Runner) init() {
 // (the source is away, the list fails) is tried again later, so nothing else ends it.
 func (r *Runner) Run(ctx context.Context) error {
 	r.init()
-	g, ctx := errgroup.WithContext(ctx)
+	var workers sync.WaitGroup
 	for range r.Parallel {
-		g.Go(func() error { return r.work(ctx) })
+		workers.Go(func() { r.work(ctx) })
 	}
-	err := g.Wait()
-	r.giveUp(err)
-	return err
+	workers.Wait()
+	r.giveUp(context.Cause(ctx))
+	return context.Cause(ctx)
 }
 
 // giveUp answers those who wait for a run that won't be made any more.
@@ -148,26 +143,21 @@ func (r *Runner) giveUp(err error) {
 // gather is how long a change of the cache is left alone before the schedule looks at it: caches change with each commit.
 const gather = 50 * time.Millisecond
 
-// work makes one run after the other, as one of Parallel.
-func (r *Runner) work(ctx context.Context) error {
+// work makes one run after the other, as one of Parallel, until ctx ends.
+func (r *Runner) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		hint, changed := r.hint(), r.Cache.Changed()
 		ran, wake := r.Step(ctx)
 		if ran {
 			continue
 		}
-		if err := sleep(ctx, wake, hint, changed); err != nil {
-			return err
-		}
+		_ = sleep(ctx, wake, hint, changed)
 		select {
 		case <-changed:
-			if err := sleep(ctx, time.Now().Add(gather), hint); err != nil {
-				return err
-			}
+			_ = sleep(ctx, time.Now().Add(gather), hint)
 		default:
 		}
 	}
-	return context.Cause(ctx)
 }
 
 // Step makes the most urgent run that is due and returns when it has ended. Where none is due it returns ran false, and

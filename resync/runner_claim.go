@@ -104,9 +104,6 @@ func (r *Runner) observe(one *run, err error) {
 		"undecided", rep.Undecided, "seconds", rep.Seconds}
 	if !one.dry {
 		r.Observer.Resynced(one.table, string(rep.Mode), result, time.Duration(rep.Seconds*float64(time.Second)))
-		for kind, n := range rep.Kinds() {
-			r.Observer.Repaired(one.table, kind, n)
-		}
 	}
 	switch {
 	case result == "canceled":
