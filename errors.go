@@ -14,6 +14,9 @@ var (
 	ErrBusy = errors.New("too many lists at a time")
 	// ErrNoTable says that the source does not sync a table.
 	ErrNoTable = errors.New("no such table")
+	// ErrMalformed says that a message is not what the wire form describes. Whoever follows a stream goes on behind it: what
+	// it held counts as lost.
+	ErrMalformed = errors.New("malformed message")
 	// ErrFormat says that a message or reply is of a newer format than this program reads: upgrade it.
 	ErrFormat = errors.New("newer format")
 )

@@ -1,0 +1,260 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// Feed follows the stream and brings its flushes to a Cache. It takes messages up to a marker, proves by the marker's counts
+// and by the marker before it that nothing is missing, and has the Cache apply them as one commit. Where something is missing
+// it reads the stretch again, and where it is missing there too it has the Cache record the loss.
+//
+// What it can't do now (the stream is away, the store can't commit) it tries again later, from the cache's cursor; nothing
+// is skipped meanwhile. Its fields are set before the first Step and not changed later.
+type Feed struct {
+	Stream Stream
+	Cache  *Cache
+	Log    *slog.Logger // nil: quiet
+	// MaxBuffer is how many bytes are held back for a marker at most; what is more is applied in parts, so that readers may
+	// see half a transaction until the marker comes. 0: 64 MiB.
+	MaxBuffer int
+	// MinWait and MaxWait bound the wait after an error, which doubles from one to the other. 0: 100 ms and 10 s.
+	MinWait, MaxWait time.Duration
+
+	sub    Subscription
+	cursor syncd.Cursor // of the last whole marker that this subscription brought
+	buffer buffer
+}
+
+// Run takes the stream in until ctx ends, or until a message needs a newer program: that error wraps syncd.ErrFormat.
+func (f *Feed) Run(ctx context.Context) error {
+	defer f.Close()
+	for failures := 0; ; {
+		err := f.Step(ctx)
+		switch {
+		case err == nil:
+			failures = 0
+			continue
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, syncd.ErrFormat):
+			return err
+		}
+		wait := f.wait(failures, rand.Float64())
+		failures++
+		f.log().Warn("the stream can't be followed", "error", err, "retry_in", wait)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// wait is how long to wait after so many failures in a row: it doubles, less up to half of it by chance.
+func (f *Feed) wait(failures int, chance float64) time.Duration {
+	low, high := f.MinWait, f.MaxWait
+	if low == 0 {
+		low = 100 * time.Millisecond
+	}
+	if high == 0 {
+		high = 10 * time.Second
+	}
+	d := high
+	if failures < 32 {
+		d = min(low<<failures, high)
+	}
+	return d - time.Duration(chance*float64(d)/2)
+}
+
+func (f *Feed) log() *slog.Logger {
+	if f.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return f.Log
+}
+
+// Close gives the subscription up. The next Step takes it up again where the cache stands.
+func (f *Feed) Close() error {
+	f.buffer.reset()
+	if f.sub == nil {
+		return nil
+	}
+	sub := f.sub
+	f.sub = nil
+	return sub.Close()
+}
+
+// Step takes up the stream, where it is not followed yet, or else takes in one message. After an error the next Step goes on
+// from the cache's cursor.
+func (f *Feed) Step(ctx context.Context) error {
+	if f.sub == nil {
+		return f.subscribe(ctx)
+	}
+	m, err := f.sub.Next(ctx)
+	if errors.Is(err, syncd.ErrMalformed) {
+		f.log().Error("a message can't be read: what it held counts as lost", "error", err)
+		return nil
+	}
+	if err == nil {
+		err = f.take(ctx, m, true)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return nil
+}
+
+// subscribe takes the stream up behind the cache's cursor; where that is not to be had, behind the stream's last marker.
+func (f *Feed) subscribe(ctx context.Context) error {
+	tail, seq, ok, err := f.Stream.Tail(ctx)
+	if err != nil {
+		return fmt.Errorf("read the stream's last marker: %w", err)
+	}
+	f.Cache.SetTarget(tail.Position())
+	at := f.Cache.Cursor()
+	if at.Seq > 0 || !ok {
+		f.sub, err = f.Stream.Subscribe(ctx, at)
+		if !errors.Is(err, syncd.ErrTooOld) {
+			f.cursor = at
+			return subscribed(err)
+		}
+		f.log().Warn("the stream does not reach back to where the cache stands", "cursor", at.Seq, "position", at.Position, "error", err)
+	}
+	at = syncd.Cursor{}
+	if ok {
+		if err := f.Cache.Join(&tail, seq); err != nil {
+			return fmt.Errorf("join the stream at message %d: %w", seq, err)
+		}
+		at = syncd.Cursor{Seq: seq, Position: tail.Position()}
+	}
+	f.sub, err = f.Stream.Subscribe(ctx, at)
+	f.cursor = at
+	return subscribed(err)
+}
+
+func subscribed(err error) error {
+	if err != nil {
+		return fmt.Errorf("subscribe to the stream: %w", err)
+	}
+	return nil
+}
+
+// take takes in one message. again says that what is missing may be read again.
+func (f *Feed) take(ctx context.Context, m syncd.Message, again bool) error {
+	if m.Marker != nil {
+		return f.marker(ctx, m.Marker, m.Seq, again)
+	}
+	f.buffer.add(m)
+	limit := f.MaxBuffer
+	if limit == 0 {
+		limit = 64 << 20
+	}
+	if f.buffer.size > limit {
+		return f.overflow()
+	}
+	return nil
+}
+
+// overflow applies what is held back as a part.
+func (f *Feed) overflow() error {
+	const all = ^uint64(0)
+	deltas := f.buffer.collect(0, all)
+	part := syncd.Marker{Part: true}
+	for _, run := range deltas {
+		part.Epoch = max(part.Epoch, run[len(run)-1].Version.Epoch)
+	}
+	return f.part(&part, all, deltas)
+}
+
+// part applies the deltas before sequence to as a part of what the next whole marker will end. They are not proved complete
+// yet: should some turn out to be missing then, the loss is recorded then.
+func (f *Feed) part(m *syncd.Marker, to uint64, deltas map[syncd.Table][]syncd.Delta) error {
+	if err := f.Cache.Flush(&Flush{Deltas: deltas, Marker: m}); err != nil {
+		return err
+	}
+	f.buffer.count(deltas, f.through(m.Epoch))
+	f.buffer.discard(to)
+	return nil
+}
+
+// through is how far the cache has come in an epoch: nowhere, in one that is new to it.
+func (f *Feed) through(e syncd.Epoch) syncd.Position {
+	if at := f.Cache.Through(); at.Epoch == e {
+		return at
+	}
+	return syncd.Position{Epoch: e}
+}
+
+// marker ends a flush, or a part of one.
+func (f *Feed) marker(ctx context.Context, m *syncd.Marker, seq uint64, again bool) error {
+	if seq <= f.cursor.Seq {
+		return nil // once more
+	}
+	deltas := f.buffer.collect(m.First, seq)
+	if m.Part {
+		return f.part(m, seq, deltas)
+	}
+	flush := &Flush{Deltas: deltas, Marker: m, Seq: seq, Lost: f.missing(m, deltas), Gap: f.gap(m)}
+	if again && (len(flush.Lost) > 0 || flush.Gap) && f.cursor.Seq > 0 {
+		f.log().Warn("the stream's messages don't add up: reading them again", "from", f.cursor.Seq+1, "to", seq, "tables", flush.Lost, "gap", flush.Gap)
+		return f.reread(ctx, m, seq)
+	}
+	if err := f.Cache.Flush(flush); err != nil {
+		return err
+	}
+	if len(flush.Lost) > 0 || flush.Gap {
+		f.log().Warn("deltas are lost: the tables are to be listed", "through", m.Position(), "tables", flush.Lost, "all", flush.Gap)
+	}
+	f.cursor = syncd.Cursor{Seq: seq, Position: m.Position()}
+	f.buffer.discard(seq)
+	f.buffer.counted, f.buffer.last = nil, nil
+	return nil
+}
+
+// gap says whether flushes before this marker's never arrived.
+func (f *Feed) gap(m *syncd.Marker) bool {
+	return m.Epoch >= f.Cache.Through().Epoch && m.Previous > f.through(m.Epoch).LSN
+}
+
+// missing gives the tables of which other deltas arrived than a marker counts.
+func (f *Feed) missing(m *syncd.Marker, deltas map[syncd.Table][]syncd.Delta) []syncd.Table {
+	if m.Epoch < f.Cache.Through().Epoch {
+		return nil
+	}
+	after := syncd.Position{Epoch: m.Epoch, LSN: m.Previous}
+	var tables []syncd.Table
+	for name := range f.Cache.State().Tables {
+		if f.buffer.distinct(name, deltas[name], after, m.Position()) != m.Counts[name] {
+			tables = append(tables, name)
+		}
+	}
+	return tables
+}
+
+// rereadMessages is how many messages are asked for at a time when a stretch is read again.
+const rereadMessages = 64
+
+// reread takes in once more what lies between the last whole marker and m, beside what has arrived of it already. What is
+// missing in the stream too is lost.
+func (f *Feed) reread(ctx context.Context, m *syncd.Marker, seq uint64) error {
+	f.buffer.counted, f.buffer.last = nil, nil
+	for from := f.cursor.Seq + 1; from <= seq; from += rereadMessages {
+		messages, err := f.Stream.Read(ctx, from, min(from+rereadMessages-1, seq))
+		if err != nil && !errors.Is(err, syncd.ErrMalformed) {
+			return fmt.Errorf("read messages %d to %d again: %w", from, seq, err)
+		}
+		for _, again := range messages {
+			if err := f.take(ctx, again, false); err != nil {
+				return err
+			}
+		}
+	}
+	return f.marker(ctx, m, seq, false)
+}
