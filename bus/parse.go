@@ -35,6 +35,9 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("%s: line %d, offset %d: %s", where, e.Line, e.Offset, e.Reason)
 }
 
+// Is says that it is a syncd.ErrMalformed.
+func (e *MalformedError) Is(target error) bool { return target == syncd.ErrMalformed }
+
 // fault is a MalformedError in the making: what is wrong in one line.
 type fault struct {
 	line, offset int
