@@ -258,27 +258,30 @@ func (e *DecodeError) Error() string {
 	return fmt.Sprintf("decode %s: %s at byte %d: %s", e.Message, e.Field, e.Offset, e.Reason)
 }
 
-// UnknownKindError is a message of a kind that no known version of pgoutput sends. Nothing may be skipped, so the caller has
-// to stop; it knows the LSN.
+// UnknownKindError is a message of a kind that no known version of the protocol has. Nothing may be skipped, so the caller
+// has to stop; it knows the LSN.
 type UnknownKindError struct {
-	Kind byte
-	Data []byte // a copy of the whole message
+	Protocol string // pgoutput, or the frames around it
+	Kind     byte
+	Data     []byte // a copy of the whole message
 }
 
 // Error shows the first bytes of the message.
 func (e *UnknownKindError) Error() string {
 	const most = 64
 	if len(e.Data) > most {
-		return fmt.Sprintf("decode pgoutput: unknown message kind %q, %d bytes beginning with %x", e.Kind, len(e.Data), e.Data[:most])
+		return fmt.Sprintf("decode %s: unknown message kind %q, %d bytes beginning with %x", e.Protocol, e.Kind, len(e.Data), e.Data[:most])
 	}
-	return fmt.Sprintf("decode pgoutput: unknown message kind %q, %d bytes: %x", e.Kind, len(e.Data), e.Data)
+	return fmt.Sprintf("decode %s: unknown message kind %q, %d bytes: %x", e.Protocol, e.Kind, len(e.Data), e.Data)
 }
+
+const protocolName = "pgoutput"
 
 // Decode reads one message. Whatever does not have exactly the form of its kind, from the first byte to the last, is a
 // *DecodeError; a kind that is not known is an *UnknownKindError. After an error the fields hold nothing of use.
 func (d *Decoder) Decode(msg []byte) (Kind, error) {
 	if len(msg) == 0 {
-		return 0, &DecodeError{Message: "pgoutput", Field: "kind", Reason: "the message is empty"}
+		return 0, &DecodeError{Message: protocolName, Field: "kind", Reason: "the message is empty"}
 	}
 	k := Kind(msg[0])
 	r := reader{buf: msg, pos: 1}
@@ -304,7 +307,7 @@ func (d *Decoder) Decode(msg []byte) (Kind, error) {
 	case KindBeginPrepare, KindPrepare, KindCommitPrepared, KindRollbackPrepared, KindStreamPrepare:
 		d.prepared(&r, k)
 	default:
-		return k, &UnknownKindError{Kind: msg[0], Data: bytes.Clone(msg)}
+		return k, &UnknownKindError{Protocol: protocolName, Kind: msg[0], Data: bytes.Clone(msg)}
 	}
 	if r.pos != len(msg) {
 		r.fail("end", r.pos, "%d bytes are left over", len(msg)-r.pos)

@@ -1,8 +1,8 @@
 package source
 
 import (
+	"bytes"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -31,11 +31,13 @@ type Frame struct {
 	Data []byte
 }
 
+const frameName = "replication frame"
+
 // Decode reads the contents of one CopyData message. What does not have exactly the form of its kind is a *DecodeError; a
 // kind that is not known is an *UnknownKindError.
 func (f *Frame) Decode(b []byte) error {
 	if len(b) == 0 {
-		return &DecodeError{Message: "replication frame", Field: "kind", Reason: "the frame is empty"}
+		return &DecodeError{Message: frameName, Field: "kind", Reason: "the frame is empty"}
 	}
 	*f = Frame{Kind: FrameKind(b[0])}
 	r := reader{buf: b, pos: 1}
@@ -52,7 +54,7 @@ func (f *Frame) Decode(b []byte) error {
 			r.fail("end", r.pos, "%d bytes are left over", len(b)-r.pos)
 		}
 	default:
-		return fmt.Errorf("replication frame: %w", &UnknownKindError{Kind: b[0], Data: append([]byte(nil), b...)})
+		return &UnknownKindError{Protocol: frameName, Kind: b[0], Data: bytes.Clone(b)}
 	}
 	if r.err != nil {
 		r.err.Message = name

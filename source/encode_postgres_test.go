@@ -147,6 +147,7 @@ func (c *copyist) apply(msg []byte) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	sameAsPglogrepl(c.t, &c.dec, kind, msg)
 	change := &c.dec.Change
 	switch kind {
 	case KindRelation:
