@@ -34,6 +34,7 @@ type run struct {
 	job
 	lister   Lister
 	cache    Cache
+	catalog  *Catalog // nil: the cache's tables are as they should be
 	wait     wait
 	maxPrune float64
 	pageRows int
@@ -94,6 +95,11 @@ func (r *run) do(ctx context.Context) error {
 }
 
 func (r *run) compare(ctx context.Context) error {
+	if r.catalog != nil {
+		if err := r.catalog.Step(ctx); err != nil {
+			return err
+		}
+	}
 	s, ok := stateOf(r.cache, r.table)
 	switch {
 	case !ok:

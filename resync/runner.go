@@ -34,7 +34,9 @@ type Runner struct {
 	Lister Lister
 	Cache  Cache
 	// Marks is asked for a marker where a page waits for the stream; nil: the markers of an idle source must do.
-	Marks    Marks
+	Marks Marks
+	// Catalog, where there is one, looks at the source's tables before each run.
+	Catalog  *Catalog
 	Schedule Schedule
 	// Mode is how scheduled runs compare; default Digest.
 	Mode Mode

@@ -64,7 +64,7 @@ func (r *Runner) candidate(s State) Candidate {
 
 func (r *Runner) newRun(j job) *run {
 	return &run{
-		job: j, lister: r.Lister, cache: r.Cache, maxPrune: r.MaxPrune, pageRows: r.PageRows, settle: r.Settle,
+		job: j, lister: r.Lister, cache: r.Cache, catalog: r.Catalog, maxPrune: r.MaxPrune, pageRows: r.PageRows, settle: r.Settle,
 		wait: wait{cache: r.Cache, marks: r.Marks, patience: r.Patience, log: r.Logger},
 	}
 }
