@@ -31,8 +31,8 @@ func (t *Type) malformed(at int, format string, args ...any) error {
 
 // AppendJSON appends to dst what row_to_json prints for a value whose text, as the type's output function gives it in a
 // session with syncd's settings, is text. The result is the same to the byte. text must not lie in dst's spare capacity. A
-// text that no output function prints is a *TextError, and then the result is meaningless; so it is for a type that
-// NeedsServer.
+// text that no output function prints is a *TextError, a type that NeedsServer a *ServerOnlyError, and then the result is
+// meaningless.
 func (t *Type) AppendJSON(dst, text []byte) ([]byte, error) { return t.appendJSON(dst, text, false) }
 
 // appendJSON does AppendJSON's work. A part of an array or of a composite is nested. Its type is the catalog's of today, while
@@ -67,14 +67,7 @@ func (t *Type) appendJSON(dst, text []byte, nested bool) ([]byte, error) {
 	case Hstore:
 		return t.appendHstore(dst, text)
 	}
-	return dst, t.serverOnly()
-}
-
-func (t *Type) serverOnly() error {
-	if t.Cast != "" {
-		return fmt.Errorf("type %s is printed by its cast to json, %s, which only the server can run", t, t.Cast)
-	}
-	return fmt.Errorf("type %s has a text form that is not known here", t)
+	return dst, &ServerOnlyError{t}
 }
 
 func (t *Type) appendBool(dst, text []byte) ([]byte, error) {
@@ -105,7 +98,7 @@ func isInteger(s []byte) bool {
 	if len(s) > 0 && s[0] == '-' {
 		i = 1
 	}
-	return i < len(s) && digits(s, i) == len(s)
+	return i < len(s) && digits(s, i) == len(s) && (s[i] != '0' || len(s) == i+1)
 }
 
 // digits gives the end of the run of decimal digits that begins at i.

@@ -64,12 +64,12 @@ type part struct {
 }
 
 // NewShape makes the shape of a table; key names the key columns in key order. It fails where a key column is not among the
-// columns, and where only the server could print a column as JSON.
+// columns, and with a *ServerOnlyError where only the server could print a column as JSON.
 func NewShape(table syncd.Table, columns []Column, key []string) (*Shape, error) {
 	s := &Shape{table: table, columns: slices.Clone(columns)}
 	for _, c := range columns {
 		if sub := c.Type.NeedsServer(); sub != nil {
-			return nil, fmt.Errorf("table %s, column %q: %w", table, c.Name, sub.serverOnly())
+			return nil, fmt.Errorf("table %s, column %q: %w", table, c.Name, &ServerOnlyError{sub})
 		}
 		s.parts = append(s.parts, part{appendKeyPrefix(nil, c.Name), c.Type.root()})
 	}

@@ -76,6 +76,17 @@ func (t *Type) root() *Type {
 	return t
 }
 
+// ServerOnlyError says that only the server can print a type's values as JSON.
+type ServerOnlyError struct{ Type *Type }
+
+// Error says why.
+func (e *ServerOnlyError) Error() string {
+	if e.Type.Cast != "" {
+		return fmt.Sprintf("type %s is printed by its cast to json, %s, which only the server can run", e.Type, e.Type.Cast)
+	}
+	return fmt.Sprintf("type %s has a text form that is not known here", e.Type)
+}
+
 // NeedsServer finds the part of t, perhaps t itself, for which only the server can print the JSON that row_to_json prints.
 // It is nil where AppendJSON does for every value.
 func (t *Type) NeedsServer() *Type {
@@ -100,7 +111,7 @@ func (t *Type) NeedsServer() *Type {
 func (t *Type) appendForm(b []byte) []byte {
 	b = appendPart(b, t.Schema)
 	b = appendPart(b, t.Name)
-	b = append(b, byte(t.Category), t.Delim)
+	b = append(b, t.Delim)
 	b = binary.BigEndian.AppendUint32(b, uint32(t.Typmod))
 	b = appendPart(b, t.Cast)
 	for _, u := range [...]*Type{t.Base, t.Elem, t.Of} {

@@ -17,26 +17,46 @@ type Querier interface {
 }
 
 // Catalog keeps the types that were read from one database's catalog. The zero Catalog is ready; goroutines may share it,
-// each with a connection of its own.
+// each with a connection of its own, and none waits for another's query.
 //
-// What it holds is the catalog as it was when read. After DDL, Refresh or Forget brings it up to date; Types handed out before
-// stay as they were.
+// What it holds is the catalog as it was when read. Refresh brings it up to date after DDL; Types handed out before stay as
+// they were.
 type Catalog struct {
 	mu    sync.Mutex
-	rows  map[uint32]*typeRow
-	types map[uint32]*Type
+	rows  map[uint32]*typeRow // a row is never changed
+	types map[uint32]*Type    // made of rows
 }
 
 // Types gives the types of oids, in that order, reading those that it does not hold yet with one query for each level of
 // the types' trees. An OID that the database does not have is a *NoTypeError.
 func (c *Catalog) Types(ctx context.Context, q Querier, oids []uint32) ([]*Type, error) {
+	rows := c.known()
+	if err := load(ctx, q, oids, rows); err != nil {
+		return nil, err
+	}
+	return c.link(oids, rows)
+}
+
+// known gives a copy of the rows.
+func (c *Catalog) known() map[uint32]*typeRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.types == nil {
+	rows := make(map[uint32]*typeRow, len(c.rows))
+	maps.Copy(rows, c.rows)
+	return rows
+}
+
+// link adds rows to those held, which stand where both have one, and makes the types.
+func (c *Catalog) link(oids []uint32, rows map[uint32]*typeRow) ([]*Type, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rows == nil {
 		c.rows, c.types = map[uint32]*typeRow{}, map[uint32]*Type{}
 	}
-	if err := load(ctx, q, oids, c.rows); err != nil {
-		return nil, err
+	for oid, r := range rows {
+		if c.rows[oid] == nil {
+			c.rows[oid] = r
+		}
 	}
 	types := make([]*Type, len(oids))
 	for i, oid := range oids {
@@ -52,34 +72,35 @@ func (c *Catalog) Types(ctx context.Context, q Querier, oids []uint32) ([]*Type,
 // Refresh reads every type that the catalog holds again, mostly with one query, and says whether any of them changed or
 // went. A type that did not change, nor anything that it is made of, keeps its *Type.
 func (c *Catalog) Refresh(ctx context.Context, q Querier) (changed bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.rows) == 0 {
+	old := c.known()
+	if len(old) == 0 {
 		return false, nil
 	}
-	rows := make(map[uint32]*typeRow, len(c.rows))
-	if err := load(ctx, q, slices.Collect(maps.Keys(c.rows)), rows); err != nil {
+	rows := make(map[uint32]*typeRow, len(old))
+	if err := load(ctx, q, slices.Collect(maps.Keys(old)), rows); err != nil {
 		return false, err
 	}
 	stale := map[uint32]bool{}
-	for oid, old := range c.rows {
-		if !reflect.DeepEqual(old, rows[oid]) {
+	for oid, r := range old {
+		if !reflect.DeepEqual(r, rows[oid]) {
 			stale[oid] = true
 		}
 	}
 	if len(stale) == 0 {
 		return false, nil
 	}
-	c.rows = rows
-	maps.DeleteFunc(c.types, func(_ uint32, t *Type) bool { return t.contains(stale) })
-	return true, nil
-}
-
-// Forget drops everything that was read.
-func (c *Catalog) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rows, c.types = nil, nil
+	for oid := range stale {
+		delete(c.rows, oid)
+	}
+	for oid, r := range rows {
+		if c.rows[oid] == nil {
+			c.rows[oid] = r
+		}
+	}
+	maps.DeleteFunc(c.types, func(_ uint32, t *Type) bool { return t.contains(stale) })
+	return true, nil
 }
 
 // contains says whether t or anything it is made of is one of oids.
@@ -130,7 +151,7 @@ SELECT t.oid, n.nspname, t.typname, t.typtype::text,
        t.typdelim::text, t.typbasetype, t.typtypmod,
        coalesce(r.rngsubtype, m.rngtypid, 0::oid),
        coalesce(c.castfunc::regprocedure::text, ''),
-       coalesce(p.prosrc = 'hstore_to_json' AND p.probin = '$libdir/hstore', false),
+       coalesce(p.prosrc = 'hstore_to_json' AND p.probin ~ '(^|/)hstore$', false),
        ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder),
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
              WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
