@@ -21,7 +21,7 @@ type Stream interface {
 }
 
 // Subscription gives a stream's messages in their order. It is used by one goroutine.
-type Subscription interface {
+type Subscription = interface {
 	// Next waits for the next message, which is the receiver's to keep and not to change. An error that wraps
 	// syncd.ErrMalformed concerns one message, and the call after it gives the one behind; after any other error but that
 	// of ctx the subscription is of no more use. It goes on by itself after the connection broke; where the stream no longer
