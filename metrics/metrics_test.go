@@ -1,0 +1,211 @@
+package metrics_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/metrics"
+	"github.com/syncd-io/syncd/resync"
+	"github.com/syncd-io/syncd/sink"
+	"github.com/syncd-io/syncd/source"
+)
+
+// The stages take these as their observers.
+var (
+	_ source.Observer = (*metrics.Source)(nil)
+	_ sink.Observer   = (*metrics.Sidecar)(nil)
+	_ resync.Observer = (*metrics.Sidecar)(nil)
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	users = syncd.Table{Schema: "public", Name: "users"}
+	odd   = syncd.Table{Schema: "public", Name: "Odd Name"}
+	now   = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// all gives a registry with every metric, each touched once.
+func all() *prometheus.Registry {
+	reg := prometheus.NewPedanticRegistry()
+	s := metrics.NewSource(reg)
+	s.Changed(users, syncd.Upsert, 3)
+	s.Changed(users, syncd.Op(99), 3)
+	s.Published(3 * time.Millisecond)
+	s.Slot(1<<20, 4096)
+	s.Listed(users)
+	s.Leader(true)
+	s.Reconnected()
+	s.Acknowledged(512, time.Millisecond)
+	s.InFlight(2, 1024)
+	s.Retried(errors.New("x"))
+
+	c := metrics.NewSidecar(reg, func() metrics.SidecarState {
+		return metrics.SidecarState{
+			Now: now, Age: 250 * time.Millisecond, Ready: true,
+			Tables: []metrics.TableState{
+				{Table: users, Rows: 7, Verified: now.Add(-time.Minute), Open: 3, Parked: 1, Listed: true},
+				{Table: odd, Lossy: true, Stopped: true},
+			},
+		}
+	})
+	c.Applied(users, syncd.Delete, 2)
+	c.Rejected(users, "duplicate", 1)
+	c.Delay(users, 20*time.Millisecond)
+	c.Delay(users, -time.Second) // the clocks differ
+	c.Gap(users)
+	c.Repaired(users, "missing", 4)
+	c.Resynced(users, "full", "complete", 2*time.Second)
+	c.Resynced(users, "full", "failed", time.Hour)
+	c.Fetched(users, 5, 4)
+	c.Away(users, errors.New("no responders"))
+	c.Saved(now, nil)
+	c.Saved(now, errors.New("disk full"))
+	return reg
+}
+
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestValues holds the values, by the names and labels that users' rules and dashboards rely on.
+func TestValues(t *testing.T) {
+	const want = `
+# HELP syncd_gaps_total Losses noticed: once for each table of which deltas were missing at a marker.
+# TYPE syncd_gaps_total counter
+syncd_gaps_total 1
+# HELP syncd_parked_keys Keys whose delta could not be applied, by table.
+# TYPE syncd_parked_keys gauge
+syncd_parked_keys{table="public.\"Odd Name\""} 0
+syncd_parked_keys{table="public.users"} 1
+# HELP syncd_resync_repaired_total Rows put right by a list or a get, by table and kind (missing, stale, ghost, corrupt).
+# TYPE syncd_resync_repaired_total counter
+syncd_resync_repaired_total{kind="missing",table="public.users"} 4
+# HELP syncd_resync_total Resyncs ended, by table, mode and result (complete, stopped, busy, canceled, failed).
+# TYPE syncd_resync_total counter
+syncd_resync_total{mode="full",result="complete",table="public.users"} 1
+syncd_resync_total{mode="full",result="failed",table="public.users"} 1
+# HELP syncd_sidecar_applied_total Deltas that changed the cache, by table and operation.
+# TYPE syncd_sidecar_applied_total counter
+syncd_sidecar_applied_total{op="delete",table="public.users"} 2
+syncd_sidecar_applied_total{op="truncate",table="public.users"} 0
+syncd_sidecar_applied_total{op="upsert",table="public.users"} 0
+# HELP syncd_sidecar_rejected_total Deltas that the version gate did not take, by table and reason.
+# TYPE syncd_sidecar_rejected_total counter
+syncd_sidecar_rejected_total{reason="duplicate",table="public.users"} 1
+# HELP syncd_sidecar_rows Rows in the cache, by table.
+# TYPE syncd_sidecar_rows gauge
+syncd_sidecar_rows{table="public.\"Odd Name\""} 0
+syncd_sidecar_rows{table="public.users"} 7
+# HELP syncd_sidecar_through_age_seconds How long ago the cache was all of Postgres; infinite before the first marker.
+# TYPE syncd_sidecar_through_age_seconds gauge
+syncd_sidecar_through_age_seconds 0.25
+# HELP syncd_source_changes_total Changes handed to the publisher, by table and operation.
+# TYPE syncd_source_changes_total counter
+syncd_source_changes_total{op="delete",table="public.users"} 0
+syncd_source_changes_total{op="truncate",table="public.users"} 0
+syncd_source_changes_total{op="upsert",table="public.users"} 3
+# HELP syncd_source_leader 1 where this source is the one that publishes, 0 where it stands by.
+# TYPE syncd_source_leader gauge
+syncd_source_leader 1
+# HELP syncd_source_list_pages_total Pages read from Postgres for lists, by table.
+# TYPE syncd_source_list_pages_total counter
+syncd_source_list_pages_total{table="public.users"} 1
+# HELP syncd_source_slot_lag_bytes How far the slot's confirmed position is behind the server's.
+# TYPE syncd_source_slot_lag_bytes gauge
+syncd_source_slot_lag_bytes 4096
+# HELP syncd_source_slot_retained_bytes Write-ahead log that the replication slot keeps the server from removing.
+# TYPE syncd_source_slot_retained_bytes gauge
+syncd_source_slot_retained_bytes 1.048576e+06
+# HELP syncd_verified_age_seconds Time since the table was last proved equal to Postgres; infinite where it never was.
+# TYPE syncd_verified_age_seconds gauge
+syncd_verified_age_seconds{table="public.\"Odd Name\""} +Inf
+syncd_verified_age_seconds{table="public.users"} 60
+`
+	var names []string
+	for line := range strings.Lines(want) {
+		if f := strings.Fields(line); len(f) > 2 && f[1] == "TYPE" {
+			names = append(names, f[2])
+		}
+	}
+	if err := testutil.GatherAndCompare(all(), strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHistograms holds the names of the histograms, how much they saw, and that none saw a time below zero.
+func TestHistograms(t *testing.T) {
+	families, err := all().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				got[f.GetName()] = fmt.Sprintf("%d in %g s", h.GetSampleCount(), h.GetSampleSum())
+			}
+		}
+	}
+	for name, want := range map[string]string{
+		"syncd_source_publish_seconds": "1 in 0.003 s",
+		"syncd_source_ack_seconds":     "1 in 0.001 s",
+		"syncd_sidecar_delay_seconds":  "2 in 0.02 s",
+		"syncd_resync_seconds":         "1 in 2 s",
+	} {
+		if got[name] != want {
+			t.Errorf("%s saw %s, want %s", name, got[name], want)
+		}
+	}
+}
+
+// TestLabels: the only labels are tables and words of which there are few.
+func TestLabels(t *testing.T) {
+	families, err := all().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := map[string]bool{"table": true, "op": true, "reason": true, "mode": true, "result": true, "kind": true, "window": true}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "syncd_") {
+			t.Errorf("%s lacks the prefix", f.GetName())
+		}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			if !few[l.GetName()] {
+				t.Errorf("%s has the label %s", f.GetName(), l.GetName())
+			}
+		}
+	}
+}
+
+func BenchmarkApplied(b *testing.B) {
+	c := metrics.NewSidecar(prometheus.NewRegistry(), func() metrics.SidecarState { return metrics.SidecarState{} })
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Applied(users, syncd.Upsert, 1)
+		c.Delay(users, time.Millisecond)
+	}
+}
+
+func ExampleNewSidecar() {
+	reg := prometheus.NewRegistry()
+	c := metrics.NewSidecar(reg, func() metrics.SidecarState { return metrics.SidecarState{Age: -1} })
+	c.Gap(users) // sink.Cache does this
+	n, err := testutil.GatherAndCount(reg, "syncd_gaps_total")
+	fmt.Println(n, err)
+	// Output: 1 <nil>
+}
