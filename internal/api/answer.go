@@ -242,6 +242,10 @@ func (a *API) youngEnough(ans *answer, t syncd.Table, maxAge time.Duration) erro
 	if maxAge < 0 {
 		return nil
 	}
+	if ans.table.Loss != 0 {
+		return &failure{status: http.StatusServiceUnavailable, passes: true,
+			text: fmt.Sprintf("changes of %s were lost and it is being listed again, so how old it is can't be said: ask again, or without max_age", t)}
+	}
 	if old := age(ans.state, a.now()); old > maxAge {
 		return &failure{status: http.StatusServiceUnavailable, passes: true,
 			text: fmt.Sprintf("%s is %s old, and max_age is %s: ask again, allow more, or see /v1/status for why no markers come", t, old.Round(time.Millisecond), maxAge)}

@@ -28,6 +28,12 @@ var (
 
 const epoch = syncd.Epoch(1764534000000)
 
+// What the API is made of in a sidecar.
+var (
+	_ Cache    = (*sink.Cache)(nil)
+	_ Resyncer = (*resync.Runner)(nil)
+)
+
 // fakeCache is a Cache of commits made by hand: each is a whole copy, so a view never changes.
 type fakeCache struct {
 	mu      sync.Mutex

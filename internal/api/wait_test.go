@@ -200,6 +200,11 @@ func TestMaxAge(t *testing.T) {
 		if w.Header().Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
+		// While changes are missing nobody knows how old the table is.
+		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Loss = 0x16B3700 })
+		wantStatus(t, r.do("GET", row42+"?max_age=1h"), 503, "were lost")
+		wantStatus(t, r.do("GET", row42), 200)
+		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Loss = 0 })
 		// A source whose clock is ahead of ours makes nothing younger than when it arrived.
 		r.cache.commit(func(v *fakeView) { v.state.Sent, v.state.Applied = r.clock.Add(time.Hour), r.clock.Add(-time.Second) })
 		wantStatus(t, r.do("GET", row42+"?max_age=900ms"), 503, "1s old")
