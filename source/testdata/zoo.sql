@@ -172,6 +172,14 @@ INSERT INTO usr (id, lt, lq, e, sh) VALUES (70, 'Top.Science.Astronomy', ARRAY['
 INSERT INTO usr (id, h, g) SELECT 1000 + i, CASE WHEN i % 3 = 0 THEN NULL ELSE hstore(ARRAY[s, s || 'x', s || 'y'], ARRAY[s, NULL, '']) END, ROW(i, random(), s)::geo FROM
   (SELECT i, (SELECT string_agg(substr(E'abc "\\{}(),;\n\t\x01=>NUL''é', 1 + (random() * 24)::int, 1), '') FROM generate_series(1, 1 + (i % 20))) s FROM generate_series(1, 300) i) x;
 
+-- Texts of everything that some level quotes, at every depth.
+INSERT INTO usr (id, a, ad, gs, p, ps, tgs, pls, hs)
+  SELECT 2000 + i, a, ARRAY[a, NULL, a], ARRAY[ROW(NULL, i, s)::geo, NULL, ROW(i, NULL, t)::geo], p, ARRAY[p, p], ARRAY[ARRAY[s, t, NULL]::tags, NULL::tags], ARRAY[ROW(1, i, t)::geo]::place[], ARRAY[hstore(s, t), hstore(t, NULL)]
+  FROM (SELECT *, ROW(s, ROW(i, random(), t)::geo, ARRAY[s, t, NULL], convert_to(s, 'UTF8'), to_timestamp(i * 1e6), json_build_object(s, t, 'k', ARRAY[s]), i, ARRAY[ARRAY[i], ARRAY[NULL::int]])::addr AS a,
+      ROW(to_timestamp(i * 1e6 + 0.5), '2000-01-01'::date + i, ROW()::hollow, ARRAY[ROW(i, i, s)::geo, NULL], (enum_range(NULL::mood))[1 + i % 5], hstore(s, t), jsonb_build_object(t, s), i % 2 = 0, ARRAY[box(point(i, 1), point(0, i))])::pinned AS p
+    FROM (SELECT i, (SELECT string_agg(substr(E'ab "\\{}(),;\n\t\x01\x0b=>NUL''é/', 1 + (random() * 24)::int, 1), '') FROM generate_series(1, 1 + i % 12)) s,
+        (SELECT coalesce(string_agg(substr(E'"\\{}(), NULL', 1 + (random() * 13)::int, 1), ''), '') FROM generate_series(1, i % 7)) t FROM generate_series(1, 300) i) x) y;
+
 INSERT INTO "Odd ""table"" \ name" VALUES (1, 1, 2, 3, 4, 5, 6);
 INSERT INTO of_rows SELECT 1, n, ARRAY[n, NULL], o FROM net n, "Odd ""table"" \ name" o WHERE n.id = 21;
 INSERT INTO altered VALUES (1, 'x y', 2), (2, NULL, NULL);
