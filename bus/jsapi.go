@@ -181,7 +181,7 @@ func (a streamAPI) get(ctx context.Context, req messageRequest) (s stored, ok bo
 	s = stored{Subject: m.Subject, Seq: m.Seq, Data: m.Data, Time: m.Time}
 	if len(m.Header) > 0 {
 		if s.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return stored{}, false, &MalformedError{Subject: m.Subject, Seq: m.Seq, Reason: "its headers: " + err.Error()}
+			return stored{Seq: m.Seq}, true, &MalformedError{Subject: m.Subject, Seq: m.Seq, Reason: "its headers: " + err.Error()}
 		}
 	}
 	return s, true, nil

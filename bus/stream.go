@@ -92,12 +92,12 @@ func (s *Stream) Read(ctx context.Context, from, to uint64) ([]syncd.Message, er
 		if err != nil && !errors.Is(err, syncd.ErrMalformed) {
 			return nil, fmt.Errorf("read messages %d to %d of stream %s: %w", from, to, StreamName(s.Name), err)
 		}
-		if err == nil && (!ok || got.Seq > to) {
+		if !ok || got.Seq > to {
 			break
 		}
+		seq = got.Seq
 		var m syncd.Message
 		if err == nil {
-			seq = got.Seq
 			m, err = dec.message(got.Subject, got.Seq, got.Header, got.Data)
 		}
 		if err != nil {
