@@ -71,12 +71,17 @@ func (f *Fetcher) init() {
 // Run fetches open keys until ctx ends, and returns its error. What can't be fetched is tried again, so nothing else ends it.
 func (f *Fetcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		changed := f.Cache.Changed()
+		changed, start := f.Cache.Changed(), time.Now()
 		did, wake := f.Step(ctx)
 		if did {
 			continue
 		}
+		// A cache changes with each commit; looking at its open keys must not take more than a tenth of the time.
+		pause := max(10*time.Since(start), 2*time.Millisecond)
 		if err := sleep(ctx, wake, changed); err != nil {
+			return err
+		}
+		if err := sleep(ctx, time.Now().Add(pause)); err != nil {
 			return err
 		}
 	}

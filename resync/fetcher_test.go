@@ -49,7 +49,7 @@ func TestFetcherSettlesOpenKeys(t *testing.T) {
 	s, c := pair(9)
 	fetching(t, s, c, func(ctx context.Context, o *seen) {
 		c.mark(s.xid, key(1), key(2))
-		synctest.Wait()
+		pass(ctx, 10*time.Millisecond)
 		if got := c.openKeys(); got != nil {
 			t.Errorf("open: %v", got)
 		}
@@ -93,7 +93,7 @@ func TestFetcherRepeats(t *testing.T) {
 			t.Errorf("asked %d times in a minute, want it to double from 50 ms to 30 s", n)
 		}
 		c.mark(s.xid, key(2))
-		synctest.Wait()
+		pass(ctx, 10*time.Millisecond)
 		if got := c.openKeys(); !slices.Equal(got, []syncd.Key{key(1)}) {
 			t.Errorf("open %v: the new key had to wait for the old", got)
 		}

@@ -304,10 +304,8 @@ func (r *run) settled(ctx context.Context) {
 		if s, ok := stateOf(r.cache, r.table); !ok || s.Open == 0 || s.Parked > 0 {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, time.Time{}, changed) != nil || sleep(ctx, time.Now().Add(quick)) != nil {
 			return
-		case <-changed:
 		}
 	}
 }
