@@ -182,7 +182,9 @@ func testStream(t testing.TB, nc *nats.Conn) *Stream {
 	return &Stream{Conn: nc, Name: syncName(t), Log: testLog(t)}
 }
 
-func subscribe(t testing.TB, s *Stream, c syncd.Cursor) Subscription {
+func subscribe(t testing.TB, s interface {
+	Subscribe(ctx context.Context, c syncd.Cursor) (Subscription, error)
+}, c syncd.Cursor) Subscription {
 	t.Helper()
 	sub, err := s.Subscribe(testContext(t), c)
 	if err != nil {

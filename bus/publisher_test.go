@@ -117,7 +117,7 @@ func TestRowAboveTheLimitGoesAsPointer(t *testing.T) {
 	f := testFlush(0, 10, 4)
 	row := func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"text":"%s"}`, strings.Repeat("x", n)) }
 	f.Deltas[1].Row = row(limit + 1)
-	f.Deltas[2].Row = row(limit - 4096)                                                             // fits, alone
+	f.Deltas[2].Row = row(limit - 4096)                                                               // fits, alone
 	f.Deltas[3].Row = fmt.Appendf(nil, "{\"id\":1,\n\"text\":\"%s\"}", strings.Repeat(`\"`, limit/3)) // its text is escaped once more, and then does not fit
 	publish(t, p, f)
 	waitAcked(t, p, 10)
