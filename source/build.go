@@ -1,0 +1,407 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/syncd-io/syncd"
+)
+
+// arena hands out memory for keys and rows. What it has handed out is never used again, so it may be kept; a chunk is freed
+// when nobody keeps anything of it.
+type arena struct{ chunk []byte }
+
+const (
+	arenaChunk = 256 << 10
+	arenaSlack = 4 << 10 // what a chunk should still have room for
+)
+
+// tail gives an empty slice to append to; keep says what became of it.
+func (a *arena) tail() []byte {
+	if cap(a.chunk)-len(a.chunk) < arenaSlack {
+		a.chunk = make([]byte, 0, arenaChunk)
+	}
+	return a.chunk[len(a.chunk):]
+}
+
+// keep takes what was appended to tail, and gives it in its final place.
+func (a *arena) keep(b []byte) []byte {
+	if n := len(b); n <= cap(a.chunk)-len(a.chunk) {
+		a.chunk = a.chunk[:len(a.chunk)+n]
+	} // else append has moved it into memory of its own
+	return b[:len(b):len(b)]
+}
+
+// relation is a table as a Relation message describes it.
+type relation struct {
+	table syncd.Table
+	shape *Shape // nil where rows can't be printed: they are sent as pointers
+	key   []int  // places of the key columns, in key order
+	hash  uint64
+}
+
+// builder makes transactions out of pgoutput messages: the deltas of one transaction, one final state for each key. It is
+// used by one goroutine.
+type builder struct {
+	Epoch  syncd.Epoch
+	Tables *roster
+	// Types reads the types that a Relation names from the catalog.
+	Types func(ctx context.Context, rel []RelationColumn) ([]Column, error)
+	// Relist is told of a table whose changes could not be made deltas, and why.
+	Relist func(t syncd.Table, why string)
+
+	relations map[uint32]*relation // nil for a table that is not synced
+	arena     arena
+	deltas    []syncd.Delta // whole transactions, then the open one
+	open      int           // where the open transaction begins
+	inside    bool          // a transaction is open
+	skipping  bool          // the stream holds the open transaction already
+	begin     Begin
+	changed   bool // the open transaction had a change of a synced table
+	dead      int  // deltas of the open transaction that a later one has replaced
+	index     keyIndex
+	bytes     int // of the rows and keys in deltas
+}
+
+// relate takes a Relation message.
+func (b *builder) relate(ctx context.Context, m *Relation) error {
+	if b.relations == nil {
+		b.relations = map[uint32]*relation{}
+	}
+	t := syncd.Table{Schema: string(m.Namespace), Name: string(m.Name)}
+	b.relations[m.OID] = nil
+	known := b.Tables.get(t)
+	if known == nil {
+		return nil
+	}
+	names := keyNames(m, known)
+	if len(names) == 0 {
+		b.Relist(t, "it was changed while it had no usable key")
+		return nil
+	}
+	r := &relation{table: t}
+	for _, n := range names {
+		i := slices.IndexFunc(m.Columns, func(c RelationColumn) bool { return string(c.Name) == n })
+		r.key = append(r.key, i)
+	}
+	b.relations[m.OID] = r
+	if r.shape = known.shapeFor(m, names); r.shape == nil {
+		var err error
+		if r.shape, err = b.makeShape(ctx, t, m, names); err != nil {
+			return err
+		}
+	}
+	if r.shape != nil {
+		r.hash = r.shape.Hash()
+	}
+	return nil
+}
+
+// keyNames gives the names of the key's columns, in key order. A Relation says which they were, but not their order, which
+// is that of the catalog now where it is of the same columns; on REPLICA IDENTITY FULL it does not say either.
+func keyNames(m *Relation, known *rosterTable) []string {
+	var flagged []string
+	for _, c := range m.Columns {
+		if c.Key {
+			flagged = append(flagged, string(c.Name))
+		}
+	}
+	now := known.verdict.Key
+	if m.Identity == 'f' {
+		for _, n := range now {
+			if !slices.Contains(flagged, n) {
+				return nil
+			}
+		}
+		return now
+	}
+	if sameSet(flagged, now) {
+		return now
+	}
+	return flagged
+}
+
+// shapeFor gives the table's present shape where the Relation describes just that.
+func (t *rosterTable) shapeFor(m *Relation, key []string) *Shape {
+	if t.shape == nil || len(m.Columns) != len(t.verdict.Columns) || !slices.Equal(key, t.verdict.Key) {
+		return nil
+	}
+	for i, c := range t.verdict.Columns {
+		n := &m.Columns[i]
+		if string(n.Name) != c.Name || n.Type != c.Type || n.Typmod != c.Typmod {
+			return nil
+		}
+	}
+	return t.shape
+}
+
+// makeShape makes the shape of a table as it was. It is nil where a type is gone since, or only the server can print it.
+func (b *builder) makeShape(ctx context.Context, t syncd.Table, m *Relation, key []string) (*Shape, error) {
+	cols, err := b.Types(ctx, m.Columns)
+	var gone *NoTypeError
+	if errors.As(err, &gone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the types of table %s: %w", t, err)
+	}
+	s, err := NewShape(t, cols, key)
+	if err != nil {
+		return nil, nil //nolint:nilerr // its rows are sent as pointers
+	}
+	return s, nil
+}
+
+// start takes a Begin. skip says that the stream holds the transaction already, so that no deltas are to be made.
+func (b *builder) start(m Begin, skip bool) error {
+	if b.inside {
+		return errors.New("a transaction begins within another")
+	}
+	b.inside, b.skipping, b.begin, b.changed, b.dead = true, skip, m, false, 0
+	b.open = len(b.deltas)
+	b.index.reset()
+	return nil
+}
+
+// relationOf finds the table of a change; nil where it is not synced.
+func (b *builder) relationOf(oid uint32) (*relation, error) {
+	r, ok := b.relations[oid]
+	switch {
+	case !b.inside:
+		return nil, errors.New("a change outside of a transaction")
+	case !ok:
+		return nil, fmt.Errorf("a change of relation %d, which no Relation message has described", oid)
+	case r != nil:
+		b.changed = true
+	}
+	return r, nil
+}
+
+// change takes an Insert, Update or Delete.
+func (b *builder) change(m *Change) error {
+	r, err := b.relationOf(m.Relation)
+	if err != nil || r == nil || b.skipping {
+		return err
+	}
+	if len(m.New) == 0 {
+		key, err := b.keyOf(r, m.Old)
+		if err != nil {
+			return err
+		}
+		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash})
+		return nil
+	}
+	fillFromOld(m)
+	d := syncd.Delta{Table: r.table, Op: syncd.Upsert, Schema: r.hash}
+	if d.Key, err = b.keyOf(r, m.New); err != nil {
+		return err
+	}
+	base := d.Key
+	if m.OldTuple != OldNone {
+		if base, err = b.keyOf(r, m.Old); err != nil {
+			return err
+		}
+	}
+	b.row(r, m.New, &d)
+	if base != d.Key {
+		d.Moved, d.From = true, base
+	}
+	if len(d.Absent) > 0 {
+		b.resolve(r.shape, &d, base)
+	}
+	if base != d.Key {
+		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash})
+	}
+	b.put(d)
+	return nil
+}
+
+// fillFromOld takes values that the update left alone from the old tuple, where it has them: all on REPLICA IDENTITY FULL,
+// those of the key else.
+func fillFromOld(m *Change) {
+	for i := range m.New {
+		if m.New[i].Kind == Unchanged && i < len(m.Old) && m.Old[i].Kind == Text {
+			m.New[i] = m.Old[i]
+		}
+	}
+}
+
+func (b *builder) keyOf(r *relation, values []Value) (syncd.Key, error) {
+	buf := b.arena.tail()
+	var err error
+	if r.shape != nil {
+		buf, err = r.shape.AppendKey(buf, values)
+	} else {
+		buf, err = appendKey(buf, r, values)
+	}
+	if err != nil {
+		return "", err
+	}
+	k := b.arena.keep(buf)
+	b.bytes += len(k)
+	return syncd.Key(unsafe.String(unsafe.SliceData(k), len(k))), nil
+}
+
+// appendKey is Shape.AppendKey for a table whose shape can't be made.
+func appendKey(dst []byte, r *relation, values []Value) ([]byte, error) {
+	for n, i := range r.key {
+		if i >= len(values) || values[i].Kind != Text {
+			return dst, fmt.Errorf("table %s: a change without its key", r.table)
+		}
+		if n > 0 {
+			dst = append(dst, 0)
+		}
+		dst = append(dst, values[i].Data...)
+	}
+	return dst, nil
+}
+
+// row prints the row. One that can't be printed here, since its type changed after it was written, is sent as a pointer:
+// the consumer fetches it as it is now.
+func (b *builder) row(r *relation, values []Value, d *syncd.Delta) {
+	if r.shape == nil {
+		d.Pointer = true
+		return
+	}
+	buf, err := r.shape.AppendRow(b.arena.tail(), values)
+	if err != nil {
+		d.Pointer = true
+		return
+	}
+	d.Row = b.arena.keep(buf)
+	d.Absent = r.shape.Absent(values)
+	b.bytes += len(d.Row)
+}
+
+// resolve fills absent values from the change of the same transaction that they came from; base is the key that the row had
+// before. What stays absent is to be filled from where that change's came from.
+func (b *builder) resolve(s *Shape, d *syncd.Delta, base syncd.Key) {
+	i := b.find(d.Table, base)
+	if i < 0 || b.deltas[i].Op != syncd.Upsert {
+		return
+	}
+	q := &b.deltas[i]
+	if q.Pointer || q.Schema != d.Schema { // the row is not known, or the shape changed within the transaction
+		d.Row, d.Absent, d.Moved, d.From, d.Pointer = nil, nil, false, "", true
+		return
+	}
+	buf, absent := fillRow(b.arena.tail(), s, d, q)
+	d.Row, d.Absent = b.arena.keep(buf), absent
+	b.bytes += len(d.Row)
+	from := q.Key
+	if q.Moved {
+		from = q.From
+	}
+	if d.Moved = len(absent) > 0 && from != d.Key; !d.Moved {
+		from = ""
+	}
+	d.From = from
+}
+
+// put adds a change to the open transaction in place of an earlier one of the same key.
+func (b *builder) put(d syncd.Delta) {
+	if i := b.find(d.Table, d.Key); i >= 0 {
+		b.kill(i)
+	}
+	if b.dead > 1024 && b.dead > (len(b.deltas)-b.open)/2 {
+		b.compact()
+	}
+	b.deltas = append(b.deltas, d)
+	b.index.add(b.deltas, b.open)
+}
+
+// compact takes the replaced deltas out of the open transaction.
+func (b *builder) compact() {
+	open := b.deltas[b.open:]
+	live := slices.DeleteFunc(open, func(d syncd.Delta) bool { return d.Op == 0 })
+	b.deltas, b.dead = b.deltas[:b.open+len(live)], 0
+	b.index.rebuild(b.deltas, b.open)
+}
+
+func (b *builder) kill(i int) {
+	b.bytes -= len(b.deltas[i].Row)
+	b.deltas[i] = syncd.Delta{}
+	b.dead++
+}
+
+// find gives the place of a key's change in the open transaction, or -1.
+func (b *builder) find(t syncd.Table, k syncd.Key) int {
+	return b.index.find(b.deltas, b.open, t, k)
+}
+
+// truncate takes a Truncate: it does away with what the transaction did before to its tables.
+func (b *builder) truncate(m *Truncated) error {
+	for _, oid := range m.Relations {
+		r, err := b.relationOf(oid)
+		if err != nil {
+			return err
+		}
+		if r == nil || b.skipping {
+			continue
+		}
+		for i := b.open; i < len(b.deltas); i++ {
+			if b.deltas[i].Op != 0 && b.deltas[i].Table == r.table {
+				b.kill(i)
+			}
+		}
+		b.Tables.noteTruncate(r.table)
+		b.deltas = append(b.deltas, syncd.Delta{Table: r.table, Op: syncd.Truncate, Schema: r.hash})
+		b.index.add(b.deltas, b.open)
+	}
+	return nil
+}
+
+// drop forgets the open transaction, which the stream holds already.
+func (b *builder) drop() {
+	clear(b.deltas[b.open:])
+	b.deltas = b.deltas[:b.open]
+	b.inside = false
+}
+
+// commit ends the open transaction: its deltas get their versions. It gives how many they are.
+func (b *builder) commit(end syncd.LSN, committed time.Time, xid syncd.XID) int {
+	if b.dead > 0 {
+		b.compact()
+	}
+	deltas := b.deltas[b.open:]
+	for i := range deltas {
+		d := &deltas[i]
+		d.Version = syncd.Version{Epoch: b.Epoch, LSN: end, Ordinal: uint32(i + 1)}
+		d.XID, d.Committed = xid, committed
+	}
+	b.inside, b.open = false, len(b.deltas)
+	return len(deltas)
+}
+
+// take hands out the deltas of the whole transactions, and their size.
+func (b *builder) take() ([]syncd.Delta, int) {
+	whole := len(b.deltas)
+	if b.inside {
+		whole = b.open
+	}
+	if whole == 0 {
+		return nil, 0
+	}
+	out, bytes := b.deltas[:whole:whole], b.bytes
+	if b.inside {
+		rest := slices.Clone(b.deltas[whole:])
+		b.bytes = size(rest)
+		bytes -= b.bytes
+		b.deltas, b.open = rest, 0 // the index counts from open
+		return out, bytes
+	}
+	b.deltas, b.open, b.bytes = nil, 0, 0
+	return out, bytes
+}
+
+func size(deltas []syncd.Delta) int {
+	n := 0
+	for i := range deltas {
+		n += len(deltas[i].Row) + len(deltas[i].Key) + len(deltas[i].From)
+	}
+	return n
+}

@@ -1,0 +1,349 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// roster is what is known of the configured tables. It is read by many, and brought up to date by whoever looks at the
+// catalog: Watch once a second, and a Lister that met something unexpected.
+type roster struct {
+	cfg     Config
+	catalog Catalog
+
+	looking sync.Mutex // held for the length of a look
+	keep    keeper
+	refused map[syncd.Table]string // by the last Keep
+	retry   time.Time              // when to try a refused Keep again
+
+	mu        sync.RWMutex
+	tables    []TableConfig
+	state     map[syncd.Table]*rosterTable
+	order     []syncd.Table
+	looked    time.Time
+	truncated map[syncd.Table]bool // the stream had a TRUNCATE since the last look
+	relists   map[syncd.Table]relist
+}
+
+// relist is a table that consumers have to list again, until a marker that says so has been acknowledged.
+type relist struct {
+	why  string
+	told syncd.LSN // Through of the marker that says so; 0 where none does yet
+}
+
+// rosterTable is one configured table as it was at the last look. It is never changed.
+type rosterTable struct {
+	config  TableConfig
+	facts   *tableFacts
+	verdict verdict
+	shape   *Shape // nil where the table is refused
+	info    syncd.TableInfo
+}
+
+// refusalPatience is how long after a statement failed it is tried again, where nothing changed meanwhile.
+const refusalPatience = 10 * time.Second
+
+func newRoster(cfg Config) *roster {
+	return &roster{
+		cfg:       cfg,
+		tables:    cfg.Tables,
+		keep:      keeper{publication: cfg.Publication, filters: map[syncd.Table]filter{}},
+		state:     map[syncd.Table]*rosterTable{},
+		truncated: map[syncd.Table]bool{},
+		relists:   map[syncd.Table]relist{},
+	}
+}
+
+// noteTruncate says that the stream carried a TRUNCATE of a table, which gives it new files.
+func (r *roster) noteTruncate(t syncd.Table) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.truncated[t] = true
+}
+
+// setTables changes what is synced; the next look sees to it.
+func (r *roster) setTables(tables []TableConfig) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tables = slices.Clone(tables)
+	r.looked = time.Time{}
+}
+
+// infos gives what to tell of the tables, in the order of the configuration.
+func (r *roster) infos() []syncd.TableInfo {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	infos := make([]syncd.TableInfo, 0, len(r.order))
+	for _, t := range r.order {
+		infos = append(infos, r.state[t].info)
+	}
+	return infos
+}
+
+// get gives a table as it was at the last look; nil where it is not configured.
+func (r *roster) get(t syncd.Table) *rosterTable {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.state[t]
+}
+
+// age says how long ago the catalog was looked at.
+func (r *roster) age() time.Duration {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return time.Since(r.looked)
+}
+
+// care says what a look does about the publication.
+type care uint8
+
+const (
+	lookOnly care = iota // another source leads
+	keepUp               // keep it to the tables where anything changed
+	keepAnew             // keep it to the tables in any case
+)
+
+// look reads the catalog, keeps the publication to the tables as c says, and marks the tables that have changed since the
+// last look in a way that the stream does not carry to be listed again.
+func (r *roster) look(ctx context.Context, s *session, c care) error {
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	r.mu.Lock()
+	tables, old, truncated := r.tables, r.state, r.truncated
+	r.truncated = map[syncd.Table]bool{}
+	r.mu.Unlock()
+	if len(tables) == 0 && !r.cfg.Manage {
+		var err error
+		if tables, err = publishedTables(ctx, s, r.cfg.Publication); err != nil {
+			return err
+		}
+	}
+	retyped, err := r.catalog.Refresh(ctx, s)
+	if err != nil {
+		return err
+	}
+	next, err := r.judgeAll(ctx, s, tables, c)
+	if err != nil {
+		return err
+	}
+	causes := map[syncd.Table]string{}
+	order := make([]syncd.Table, len(tables))
+	for i, t := range tables {
+		order[i] = t.Table
+		n := next[t.Table]
+		if err := r.finish(ctx, s, n, old[t.Table], retyped); err != nil {
+			return err
+		}
+		why := whyRelist(old[t.Table], n, truncated[t.Table])
+		if old[t.Table] == nil && len(old) > 0 && n.shape != nil {
+			why = "it was added to the configuration"
+		}
+		if why != "" {
+			causes[t.Table] = why
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state, r.order, r.looked = next, order, time.Now()
+	for t, why := range causes {
+		r.relists[t] = relist{why: why}
+	}
+	return nil
+}
+
+// demand marks a table to be listed again.
+func (r *roster) demand(t syncd.Table, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.relists[t] = relist{why: why}
+}
+
+// demanded gives the tables to be listed again that no marker has told of yet.
+func (r *roster) demanded() map[syncd.Table]string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var m map[syncd.Table]string
+	for t, l := range r.relists {
+		if l.told == 0 {
+			if m == nil {
+				m = map[syncd.Table]string{}
+			}
+			m[t] = l.why
+		}
+	}
+	return m
+}
+
+// told says that the marker at through has told of tables.
+func (r *roster) told(tables map[syncd.Table]string, through syncd.LSN) {
+	if len(tables) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, why := range tables {
+		if r.relists[t].why == why {
+			r.relists[t] = relist{why, through}
+		}
+	}
+}
+
+// settled says that all markers up to through are acknowledged; untold that those that were not will never be.
+func (r *roster) settled(through syncd.LSN) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, l := range r.relists {
+		if l.told != 0 && l.told <= through {
+			delete(r.relists, t)
+		}
+	}
+}
+
+func (r *roster) untold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, l := range r.relists {
+		r.relists[t] = relist{why: l.why}
+	}
+}
+
+// judgeAll reads the facts and judges them, and brings the publication up to date where anything asks for it.
+func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig, c care) (map[syncd.Table]*rosterTable, error) {
+	next, err := r.read(ctx, s, tables)
+	if err != nil || c == lookOnly || !r.cfg.Manage {
+		return next, err
+	}
+	r.keep.user = s.server.user
+	var want []wanted
+	for _, t := range tables {
+		if n := next[t.Table]; n.verdict.Refused == "" {
+			want = append(want, wanted{n.config, n.facts, n.verdict})
+		}
+	}
+	if c == keepAnew || r.mustKeep(next) {
+		refused, changed, err := r.keep.Keep(ctx, s, want)
+		if err != nil {
+			return nil, err
+		}
+		r.refused, r.retry = refused, time.Now().Add(refusalPatience)
+		if changed {
+			if next, err = r.read(ctx, s, tables); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for t, why := range r.refused {
+		if n := next[t]; n != nil && n.verdict.Refused == "" {
+			n.verdict = verdict{Refused: why}
+		}
+	}
+	return next, nil
+}
+
+// mustKeep says whether the publication has to be looked after: something changed since the last look, or a statement
+// failed a while ago.
+func (r *roster) mustKeep(next map[syncd.Table]*rosterTable) bool {
+	if len(r.refused) > 0 && time.Now().After(r.retry) || len(next) != len(r.state) {
+		return true
+	}
+	for t, n := range next {
+		o := r.state[t]
+		if o == nil || !sameFacts(o.facts, n.facts) || !reflect.DeepEqual(o.config, n.config) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *roster) read(ctx context.Context, s *session, tables []TableConfig) (map[syncd.Table]*rosterTable, error) {
+	facts, err := readTables(ctx, s, r.cfg.Publication, tables)
+	if err != nil {
+		return nil, err
+	}
+	w := surroundings{
+		version: s.server.version, user: s.server.user, publication: r.cfg.Publication, manage: r.cfg.Manage,
+		configured: map[syncd.Table]bool{},
+	}
+	for _, t := range tables {
+		w.configured[t.Table] = true
+	}
+	next := map[syncd.Table]*rosterTable{}
+	for i, t := range tables {
+		next[t.Table] = &rosterTable{config: t, facts: facts[i], verdict: judge(t, facts[i], w)}
+	}
+	return next, nil
+}
+
+// finish makes the shape and the info of a table, or takes them over where nothing changed.
+func (r *roster) finish(ctx context.Context, s *session, n, old *rosterTable, retyped bool) error {
+	if n.verdict.Refused != "" {
+		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused}
+		return nil
+	}
+	if old != nil && old.shape != nil && !retyped && reflect.DeepEqual(old.verdict, n.verdict) {
+		n.shape, n.info = old.shape, old.info
+		return nil
+	}
+	rel := make([]RelationColumn, len(n.verdict.Columns))
+	for i, c := range n.verdict.Columns {
+		rel[i] = RelationColumn{Name: []byte(c.Name), Type: c.Type, Typmod: c.Typmod}
+	}
+	cols, err := r.catalog.Columns(ctx, s, rel)
+	if err != nil {
+		return fmt.Errorf("read the types of table %s: %w", n.config.Table, err)
+	}
+	if n.shape, err = NewShape(n.config.Table, cols, n.verdict.Key); err != nil {
+		n.verdict = verdict{Refused: err.Error()}
+		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused}
+		return nil
+	}
+	n.info = n.shape.Info()
+	return nil
+}
+
+// whyRelist says what happened to a table between two looks that the stream does not carry; empty where nothing did, and
+// at the first look. truncated says that the stream carried a TRUNCATE of it, which explains new files.
+func whyRelist(old, now *rosterTable, truncated bool) string {
+	switch {
+	case old == nil || now.shape == nil:
+		return ""
+	case old.shape == nil:
+		return "it can be synced now"
+	case old.facts.OID != now.facts.OID:
+		return "it was made anew"
+	case old.shape.Hash() != now.shape.Hash():
+		return "its columns, their types or its key changed"
+	case old.facts.Published != nil && now.facts.Published != nil && old.facts.Published.Filter != now.facts.Published.Filter:
+		return "its row filter changed"
+	case memberOf(old) != memberOf(now):
+		return "it left the publication and came back"
+	case old.facts.Files == now.facts.Files || truncated:
+		return ""
+	case old.facts.Kind == "p":
+		return "its partitions changed"
+	}
+	return "it was rewritten"
+}
+
+func memberOf(t *rosterTable) uint32 {
+	if t.facts.Published == nil {
+		return 0
+	}
+	return t.facts.Published.Member
+}
+
+// sameFacts compares two looks at a table, its statistics aside.
+func sameFacts(a, b *tableFacts) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, y := *a, *b
+	x.RowBytes, y.RowBytes = 0, 0
+	return reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,100 @@
+package source
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// commitRef is a commit that was decoded.
+type commitRef struct {
+	lsn syncd.LSN
+	xid syncd.XID
+}
+
+// visibility knows which decoded commits are not yet known to be visible. A commit is decoded as soon as it is in the log,
+// and visible only when its transaction has left the list of the running ones: microseconds later, or, while a synchronous
+// standby is away, much later.
+type visibility struct {
+	mu     sync.Mutex
+	unseen []commitRef // by LSN
+	wake   chan struct{}
+}
+
+func newVisibility() *visibility { return &visibility{wake: make(chan struct{}, 1)} }
+
+// add takes in commits, before they are handed to the publisher.
+func (v *visibility) add(commits []commitRef) {
+	if len(commits) == 0 {
+		return
+	}
+	v.mu.Lock()
+	v.unseen = append(v.unseen, commits...)
+	v.mu.Unlock()
+	signal(v.wake)
+}
+
+// see takes out what a snapshot shows, and says how many commits it does not show.
+func (v *visibility) see(s *syncd.Snapshot) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	kept := v.unseen[:0]
+	for _, c := range v.unseen {
+		if s.Visible(c.xid, c.lsn) != syncd.Visible {
+			kept = append(kept, c)
+		}
+	}
+	v.unseen = kept
+	return len(kept)
+}
+
+// safe gives the highest LSN up to through such that every commit up to it is visible in a snapshot that was taken.
+func (v *visibility) safe(through syncd.LSN) syncd.LSN {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.unseen) > 0 && v.unseen[0].lsn <= through {
+		return v.unseen[0].lsn - 1
+	}
+	return through
+}
+
+const (
+	probePause    = 10 * time.Millisecond
+	probePauseMax = 250 * time.Millisecond
+)
+
+// probe takes snapshots while there are commits not known to be visible. seen is called after each.
+func (v *visibility) probe(ctx context.Context, take func(context.Context) (*syncd.Snapshot, error), seen func(*syncd.Snapshot)) error {
+	pause := probePause
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-v.wake:
+		}
+		s, err := take(ctx)
+		if err != nil {
+			return err
+		}
+		if v.see(s) > 0 {
+			signal(v.wake)
+			pause = min(2*pause, probePauseMax)
+		} else {
+			pause = probePause
+		}
+		seen(s)
+		if sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// signal wakes whoever waits on c, now or at their next look.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
