@@ -523,8 +523,10 @@ func (r *reader) namespace() []byte {
 	if b := r.cstring("namespace"); len(b) > 0 || r.err != nil {
 		return b
 	}
-	return []byte("pg_catalog")
+	return pgCatalog
 }
+
+var pgCatalog = []byte("pg_catalog")
 
 // counted reads a length and that many bytes. column, where not negative, is the place in a tuple that an error names.
 func (r *reader) counted(field string, column int) []byte {
