@@ -28,7 +28,8 @@ type failure struct {
 	text   string // what is wrong and what to do
 	// passes says that asking again later may help: the answer carries Retry-After, and a read with min_version waits.
 	passes bool
-	allow  string // the Allow header of a 405
+	after  time.Duration // what Retry-After says; less than a second is one
+	allow  string        // the Allow header of a 405
 	// unlisted says that the table is there and synced, and its first list is not complete.
 	unlisted bool
 	// report, where there is one, is the answer's body; it has an error too.

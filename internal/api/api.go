@@ -151,7 +151,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	h := w.Header()
 	if f.passes {
-		h.Set("Retry-After", "1")
+		h.Set("Retry-After", strconv.Itoa(int(max(f.after.Seconds()+0.999, 1))))
 	}
 	if f.allow != "" {
 		h.Set("Allow", f.allow)

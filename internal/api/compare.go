@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/resync"
@@ -93,6 +94,10 @@ func (a *API) compareFailed(r *http.Request, t syncd.Table, report *resync.Repor
 		f.status, f.passes, f.text = http.StatusServiceUnavailable, true, "the server is stopping, or the client went away: ask again"
 	case errors.Is(err, syncd.ErrBusy):
 		f.status, f.passes = http.StatusTooManyRequests, true
+		var later interface{ RetryAfter() time.Duration }
+		if errors.As(err, &later) {
+			f.after = later.RetryAfter()
+		}
 	case errors.Is(err, syncd.ErrNoTable):
 		f.status = http.StatusNotFound
 	case a.stopped(t):

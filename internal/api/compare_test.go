@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/resync"
@@ -34,6 +35,12 @@ func TestResyncAnswersWithItsReport(t *testing.T) {
 	wantStatus(t, r.do("POST", "/v1/tables/public.users/resync"), 200)
 }
 
+type busyFor time.Duration
+
+func (b busyFor) Error() string             { return syncd.ErrBusy.Error() }
+func (b busyFor) Is(target error) bool      { return target == syncd.ErrBusy }
+func (b busyFor) RetryAfter() time.Duration { return time.Duration(b) }
+
 func TestResyncThatFails(t *testing.T) {
 	r := newRig(t)
 	cases := []struct {
@@ -43,6 +50,7 @@ func TestResyncThatFails(t *testing.T) {
 		retry   string
 	}{
 		{fmt.Errorf("list public.users: %w", syncd.ErrBusy), "", 429, "1"},
+		{fmt.Errorf("list public.users: %w", busyFor(2500*time.Millisecond)), "", 429, "3"},
 		{fmt.Errorf("list public.users: %w", syncd.ErrNoTable), "", 404, ""},
 		{errors.New("list public.users: no responders"), "", 502, "1"},
 		{errors.New("resync public.users: stopped before deleting 9 of 10 rows"), "stopped", 409, ""},
