@@ -31,7 +31,7 @@ func findBinaries(ctx context.Context, dir string) (binaries, error) {
 	if dir != "" {
 		b, err := inspect(ctx, dir)
 		if err != nil {
-			return b, fmt.Errorf("Postgres binaries in %s: %w", dir, err)
+			return b, fmt.Errorf("server binaries in %s: %w", dir, err)
 		}
 		return b, nil
 	}

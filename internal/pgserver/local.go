@@ -33,7 +33,6 @@ const (
 // local is a server made of binaries on this machine. Its directory holds the data, the socket and the log.
 type local struct {
 	bin   binaries
-	own   bool // the binaries lie in dir too, and go with it
 	dir   string
 	data  string
 	user  *ordinary // nil: the program's own user

@@ -40,7 +40,7 @@ func ordinaryUser() (*ordinary, error) {
 			return &ordinary{name, uint32(uid), uint32(gid)}, nil
 		}
 	}
-	return nil, errors.New("Postgres refuses to run as root, and this machine has neither a user postgres nor a user nobody: run as another user")
+	return nil, errors.New("as root Postgres refuses to run, and this machine has neither a user postgres nor a user nobody: run as another user")
 }
 
 // own gives a file to the user.
