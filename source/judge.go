@@ -13,6 +13,7 @@ type verdict struct {
 	Key     []string      // the key columns, in key order
 	Columns []columnFacts // the columns to publish, in order
 	List    bool          // they are to be named, since they are not all
+	Order   []keyOrder    // how the key's index orders the key
 	// Refused says why the table can't be synced, with what mends it; empty where it can.
 	Refused string
 }
@@ -37,11 +38,11 @@ func judge(t TableConfig, f *tableFacts, w surroundings) verdict {
 			return verdict{Refused: why}
 		}
 	}
-	key, why := keyOf(t.Table, f)
+	x, why := keyOf(t.Table, f)
 	if why != "" {
 		return verdict{Refused: why}
 	}
-	return judgeColumns(t, f, w, key)
+	return judgeColumns(t, f, w, x)
 }
 
 func refuseKind(t TableConfig, f *tableFacts, w surroundings) string {
@@ -107,8 +108,8 @@ func refuseMembership(t TableConfig, f *tableFacts, w surroundings) string {
 	return ""
 }
 
-// keyOf gives the key's columns, or why the table has no usable key.
-func keyOf(t syncd.Table, f *tableFacts) ([]string, string) {
+// keyOf gives the key's index, or why the table has no usable key.
+func keyOf(t syncd.Table, f *tableFacts) (*indexFacts, string) {
 	x := f.primary()
 	switch f.Identity {
 	case "d":
@@ -134,7 +135,7 @@ func keyOf(t syncd.Table, f *tableFacts) ([]string, string) {
 	if !x.Valid {
 		return nil, fmt.Sprintf("the index %s of %s is not valid: REINDEX INDEX %s", syncd.QuoteIdent(x.Name), t, syncd.Table{Schema: t.Schema, Name: x.Name}.SQL())
 	}
-	return f.names(x.Columns), ""
+	return x, ""
 }
 
 // giveIdentity is the statement that gives a table a replica identity.
@@ -156,8 +157,8 @@ func undefer(t syncd.Table, f *tableFacts, x *indexFacts) string {
 }
 
 // judgeColumns decides which columns are published.
-func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key []string) verdict {
-	v := verdict{Key: key, List: len(t.Columns) > 0}
+func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key *indexFacts) verdict {
+	v := verdict{Key: f.names(key.Columns), Order: key.Order, List: len(t.Columns) > 0}
 	want := t.Columns
 	if !w.manage && f.Published.Columns != nil {
 		if v.List = f.Published.List; v.List && len(want) > 0 && !sameSet(want, f.Published.Columns) {

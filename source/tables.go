@@ -39,13 +39,25 @@ type columnFacts struct {
 }
 
 type indexFacts struct {
-	Name      string  `json:"name"`
-	Primary   bool    `json:"primary"`
-	Identity  bool    `json:"identity"`  // REPLICA IDENTITY USING INDEX
-	Immediate bool    `json:"immediate"` // not deferrable
-	Valid     bool    `json:"valid"`
-	Plain     bool    `json:"plain"` // of columns alone, for all rows
-	Columns   []int16 `json:"columns"`
+	Name      string     `json:"name"`
+	Primary   bool       `json:"primary"`
+	Identity  bool       `json:"identity"`  // REPLICA IDENTITY USING INDEX
+	Immediate bool       `json:"immediate"` // not deferrable
+	Valid     bool       `json:"valid"`
+	Plain     bool       `json:"plain"` // of columns alone, for all rows
+	Columns   []int16    `json:"columns"`
+	Order     []keyOrder `json:"order"` // of Columns
+}
+
+// keyOrder is how an index orders one of its columns: by operators and a collation of its own, which have to be named since
+// an operator of an extension is not found by a session whose search_path is empty.
+type keyOrder struct {
+	Schema  string `json:"schema"` // of the operators
+	Less    string `json:"less"`
+	Equal   string `json:"equal"`
+	AtLeast string `json:"at_least"`
+	Greater string `json:"greater"`
+	Collate string `json:"collate"` // where it is not the column's own: its name as SQL writes it
 }
 
 // membership is how the publication holds a table.
@@ -93,7 +105,22 @@ SELECT (SELECT to_jsonb(x) FROM (
       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
     (SELECT jsonb_agg(jsonb_build_object('name', ic.relname, 'primary', i.indisprimary, 'identity', i.indisreplident,
         'immediate', i.indimmediate, 'valid', i.indisvalid, 'plain', i.indpred IS NULL AND i.indexprs IS NULL,
-        'columns', (SELECT jsonb_agg(k.n ORDER BY k.i) FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS k (n, i) WHERE k.i <= i.indnkeyatts)) ORDER BY i.indexrelid)
+        'columns', (SELECT jsonb_agg(k.n ORDER BY k.i) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (n, i) WHERE k.i <= i.indnkeyatts),
+        'order', (SELECT jsonb_agg(jsonb_build_object('schema', sn.nspname, 'less', lt.oprname, 'equal', eq.oprname, 'at_least', ge.oprname, 'greater', gt.oprname,
+            'collate', CASE WHEN k.coll <> ka.attcollation THEN (SELECT pg_catalog.quote_ident(cn.nspname) || '.' || pg_catalog.quote_ident(co.collname)
+              FROM pg_catalog.pg_collation co JOIN pg_catalog.pg_namespace cn ON cn.oid = co.collnamespace WHERE co.oid = k.coll) ELSE '' END) ORDER BY k.i)
+          FROM unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[]) WITH ORDINALITY AS k (n, class, coll, i)
+          JOIN pg_catalog.pg_opclass oc ON oc.oid = k.class
+          JOIN pg_catalog.pg_operator lt ON lt.oid = (SELECT o.amopopr FROM pg_catalog.pg_amop o WHERE o.amopfamily = oc.opcfamily
+               AND o.amoplefttype = oc.opcintype AND o.amoprighttype = oc.opcintype AND o.amopstrategy = 1)
+          JOIN pg_catalog.pg_operator eq ON eq.oid = (SELECT o.amopopr FROM pg_catalog.pg_amop o WHERE o.amopfamily = oc.opcfamily
+               AND o.amoplefttype = oc.opcintype AND o.amoprighttype = oc.opcintype AND o.amopstrategy = 3)
+          JOIN pg_catalog.pg_operator ge ON ge.oid = (SELECT o.amopopr FROM pg_catalog.pg_amop o WHERE o.amopfamily = oc.opcfamily
+               AND o.amoplefttype = oc.opcintype AND o.amoprighttype = oc.opcintype AND o.amopstrategy = 4)
+          JOIN pg_catalog.pg_operator gt ON gt.oid = (SELECT o.amopopr FROM pg_catalog.pg_amop o WHERE o.amopfamily = oc.opcfamily
+               AND o.amoplefttype = oc.opcintype AND o.amoprighttype = oc.opcintype AND o.amopstrategy = 5)
+          JOIN pg_catalog.pg_namespace sn ON sn.oid = gt.oprnamespace
+          LEFT JOIN pg_catalog.pg_attribute ka ON ka.attrelid = i.indrelid AND ka.attnum = k.n)) ORDER BY i.indexrelid)
        FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid WHERE i.indrelid = c.oid AND i.indisunique) AS indexes,
     (SELECT jsonb_build_object('member', coalesce((SELECT m.oid FROM member m WHERE m.prrelid = c.oid), 0)::int8,
         'list', coalesce((SELECT m.list FROM member m WHERE m.prrelid = c.oid), false),

@@ -1,0 +1,245 @@
+package source
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/syncd-io/syncd"
+)
+
+// flightID names a page: who asks for the same is given the same. A page carries its own snapshot, so that it is right for
+// whoever it reaches, whenever; it is kept for a moment because consumers that began together don't stay in step.
+type flightID struct {
+	table   syncd.Table
+	started bool
+	after   syncd.Key
+	limit   int
+	epoch   syncd.Epoch
+}
+
+// flight is the reading of one page.
+type flight struct {
+	done    chan struct{} // closed when res and err are set
+	res     *reading
+	err     error
+	waiting int                // who wants it
+	cancel  context.CancelFunc // ends the reading
+	timer   *time.Timer        // forgets the page
+}
+
+// flights are the pages that are being read or were a moment ago.
+type flights struct {
+	mu    sync.Mutex
+	byID  map[flightID]*flight
+	bytes int // of finished pages
+}
+
+const (
+	keepPage      = time.Second
+	keepPageBytes = 64 << 20 // of all pages that are kept
+	prefetchMax   = 30 * time.Second
+)
+
+// share gives the page that id names: the one that is being read, or was a moment ago, or reads it.
+func (l *Lister) share(ctx context.Context, id flightID) (*reading, error) {
+	f := l.join(id, true)
+	if f == nil {
+		return nil, context.Canceled
+	}
+	select {
+	case <-f.done:
+		l.leave(id, f)
+		return f.res, f.err
+	case <-ctx.Done():
+		l.leave(id, f)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// prefetch begins to read a page that is likely to be asked for next, where a scan is free.
+func (l *Lister) prefetch(id flightID) {
+	if len(l.scans) < cap(l.scans) && l.cfg.ListRate == 0 {
+		l.join(id, false)
+	}
+}
+
+// join finds the flight of a page or begins it. wait says that the caller waits for it and will leave it. It is nil after
+// Close.
+func (l *Lister) join(id flightID, wait bool) *flight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	fs := &l.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f := fs.byID[id]
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		var ctx context.Context
+		if wait {
+			ctx, f.cancel = context.WithCancel(l.ctx)
+		} else {
+			ctx, f.cancel = context.WithTimeout(l.ctx, prefetchMax)
+		}
+		if fs.byID == nil {
+			fs.byID = map[flightID]*flight{}
+		}
+		fs.byID[id] = f
+		l.wg.Go(func() { l.fly(ctx, id, f) })
+	}
+	if wait {
+		f.waiting++
+	}
+	return f
+}
+
+// fly reads the page.
+func (l *Lister) fly(ctx context.Context, id flightID, f *flight) {
+	defer f.cancel()
+	res, err := l.scan(ctx, id)
+	fs := &l.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.res, f.err = res, err
+	close(f.done)
+	if err != nil || fs.bytes+res.page.Bytes > keepPageBytes {
+		fs.forget(id, f)
+		return
+	}
+	fs.bytes += res.page.Bytes
+	f.timer = time.AfterFunc(keepPage, func() {
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		if fs.byID[id] == f {
+			fs.bytes -= res.page.Bytes
+			fs.forget(id, f)
+		}
+	})
+}
+
+// scan waits for its turn and reads.
+func (l *Lister) scan(ctx context.Context, id flightID) (*reading, error) {
+	wait := l.Wait
+	if wait == 0 {
+		wait = defaultWait
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case l.scans <- struct{}{}:
+		defer func() { <-l.scans }()
+		return l.readPage(ctx, id)
+	case <-t.C:
+		return nil, syncd.ErrBusy
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// leave ends a wait. A page that nobody waits for any more is not read to its end.
+func (l *Lister) leave(id flightID, f *flight) {
+	fs := &l.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.waiting--
+	select {
+	case <-f.done:
+	default:
+		if f.waiting == 0 {
+			f.cancel()
+			fs.forget(id, f)
+		}
+	}
+}
+
+func (fs *flights) forget(id flightID, f *flight) {
+	if fs.byID[id] == f {
+		delete(fs.byID, id)
+	}
+}
+
+// drop forgets all pages.
+func (fs *flights) drop() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for id, f := range fs.byID {
+		if f.timer != nil {
+			f.timer.Stop()
+		}
+		delete(fs.byID, id)
+	}
+	fs.bytes = 0
+}
+
+// pacer keeps lists below a number of rows a second.
+type pacer struct {
+	perSecond int // 0: without limit
+	mu        sync.Mutex
+	next      time.Time
+}
+
+// wait waits until the rows taken so far have used up their time.
+func (p *pacer) wait(ctx context.Context) error {
+	if p.perSecond <= 0 {
+		return nil
+	}
+	p.mu.Lock()
+	d := time.Until(p.next)
+	p.mu.Unlock()
+	if d <= 0 {
+		return nil
+	}
+	return sleep(ctx, d)
+}
+
+// took says that n rows were read.
+func (p *pacer) took(n int) {
+	if p.perSecond <= 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(time.Duration(n) * time.Second / time.Duration(p.perSecond))
+}
+
+// widths remembers how wide the rows of tables are, so that a page does not ask for many more than fit into it.
+type widths struct {
+	mu    sync.Mutex
+	table map[syncd.Table]float64 // bytes of JSON a row
+}
+
+// firstRows is how many rows are asked for where nothing is known of their width.
+const firstRows = 500
+
+// limit gives how many rows to ask for, at most limit.
+func (w *widths) limit(t *rosterTable, limit, bytes int) int {
+	w.mu.Lock()
+	width := w.table[t.config.Table]
+	w.mu.Unlock()
+	if width == 0 {
+		width = t.facts.RowBytes
+	}
+	if width == 0 {
+		return min(limit, firstRows)
+	}
+	return max(1, min(limit, int(float64(bytes)/width)))
+}
+
+// learn takes in a page.
+func (w *widths) learn(t syncd.Table, rows, bytes int) {
+	if rows == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.table == nil {
+		w.table = map[syncd.Table]float64{}
+	}
+	w.table[t] = float64(bytes) / float64(rows)
+}
