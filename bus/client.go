@@ -115,7 +115,7 @@ func (c *Client) page(ctx context.Context, endpoint string, request []byte, t sy
 
 // ask sends a request and gives the whole reply.
 func (c *Client) ask(ctx context.Context, endpoint string, request []byte) ([]byte, error) {
-	inbox := nats.NewInbox()
+	inbox := c.Conn.NewInbox()
 	// The parts ahead, and what keeps the wait alive meanwhile.
 	msgs := make(chan *nats.Msg, 4*partsAhead)
 	sub, err := c.Conn.ChanSubscribe(inbox, msgs)

@@ -266,3 +266,27 @@ func adjust(got, want jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	got.MaxAge, got.MaxBytes, got.Replicas = want.MaxAge, want.MaxBytes, want.Replicas
 	return got, !same
 }
+
+// capturedBy says which other streams capture subjects of this sync; empty where none does.
+func capturedBy(ctx context.Context, conn *nats.Conn, name string) string {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err.Error()
+	}
+	var found []string
+	for _, subject := range streamSubjects(name) {
+		names := js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
+		for n := range names.Name() {
+			if n != StreamName(name) && !slices.Contains(found, n) {
+				found = append(found, n)
+			}
+		}
+		if err := names.Err(); err != nil {
+			return fmt.Sprintf("ask which streams capture %s: %v", subject, err)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("streams %q capture subjects of this sync: take %q out of them", found, streamSubjects(name))
+}

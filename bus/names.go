@@ -32,6 +32,9 @@ func StreamName(name string) string { return "SYNCD_" + strings.ToUpper(name) }
 // CommitSubject gives the subject of a sync's markers.
 func CommitSubject(name string) string { return "syncd." + name + ".commit" }
 
+// newID gives a name that nobody else has.
+func newID() string { return strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix) }
+
 // DeltaSubject gives the subject of a table's deltas.
 func DeltaSubject(name string, t syncd.Table) string {
 	b := make([]byte, 0, 64)

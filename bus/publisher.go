@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/syncd-io/syncd"
 )
@@ -153,7 +152,7 @@ func (p *Publisher) begin(info *streamInfo, acked syncd.Position) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.session = &session{id: nuid.Next(), limit: limit, next: info.State.LastSeq + 1, heard: time.Now(), acked: acked}
+	p.session = &session{id: newID(), limit: limit, next: info.State.LastSeq + 1, heard: time.Now(), acked: acked}
 	p.broadcast()
 }
 
@@ -176,7 +175,7 @@ func (p *Publisher) Create(ctx context.Context, recreate bool) error {
 		}
 		return checkOurs(info.Config, p.Name)
 	case apiCode(err) == codeSubjectsOverlap:
-		return fmt.Errorf("make stream %s: %w: %s", name, err, overlapping(ctx, js, p.Name))
+		return fmt.Errorf("make stream %s: %w: %s", name, err, capturedBy(ctx, p.Conn, p.Name))
 	case err != nil:
 		return fmt.Errorf("make stream %s: %w", name, p.api().explain(ctx, err))
 	}
@@ -186,18 +185,6 @@ func (p *Publisher) Create(ctx context.Context, recreate bool) error {
 		quiet(p.Log).Info("the stream was made", logStream, name)
 	}
 	return nil
-}
-
-// overlapping names the streams that capture subjects of ours.
-func overlapping(ctx context.Context, js jetstream.JetStream, name string) string {
-	var found []string
-	for _, subject := range streamSubjects(name) {
-		names := js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
-		for n := range names.Name() {
-			found = append(found, n)
-		}
-	}
-	return fmt.Sprintf("streams %q capture subjects of this sync: take them out of those streams", found)
 }
 
 // Acked gives the position of the last marker that JetStream has acknowledged, with everything before it, and a channel

@@ -424,7 +424,7 @@ func (s *Service) send(ctx context.Context, to string, body []byte) error {
 	var credits chan *nats.Msg
 	if parts > partsAhead {
 		credits = make(chan *nats.Msg, parts)
-		inbox := nats.NewInbox()
+		inbox := s.Conn.NewInbox()
 		sub, err := s.Conn.ChanSubscribe(inbox, credits)
 		if err != nil {
 			return err

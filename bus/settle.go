@@ -20,7 +20,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	defer p.Conn.RemoveStatusListener(status)
 	p.mu.Lock()
 	p.wake = make(chan struct{}, 1)
-	p.inbox = nats.NewInbox()
+	p.inbox = p.Conn.NewInbox()
 	p.mu.Unlock()
 	acks, err := p.Conn.Subscribe(p.inbox+".*.*", p.ack)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/syncd-io/syncd"
 )
@@ -245,7 +244,7 @@ func (b *subscription) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.consumer, b.inbox = "syncd_"+nuid.Next(), nats.NewInbox()
+	b.consumer, b.inbox = "syncd_"+newID(), b.s.Conn.NewInbox()
 	b.msgs = make(chan *nats.Msg, 2*pullsOpen*pullMessages)
 	if b.sub, err = b.s.Conn.ChanSubscribe(b.inbox+".*", b.msgs); err != nil {
 		return err
