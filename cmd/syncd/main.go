@@ -92,7 +92,7 @@ func newRoot(began *bool) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		newGet(), newList(), newStatus(), newResync(), newDiff(),
-		newVersion(), newCompletion(),
+		newDemo(), newRun(), newSource(), newSidecar(), newTeardown(), newConfig(), newVersion(), newCompletion(),
 	)
 	return root
 }

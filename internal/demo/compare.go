@@ -49,25 +49,42 @@ type sidecar struct {
 	http *http.Client
 }
 
+// statusError is an answer other than 200.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return e.text }
+
 // get asks for a JSON value.
 func (s *sidecar) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
+	body, err := s.body(ctx, path)
 	if err != nil {
 		return err
 	}
+	return json.Unmarshal(body, into)
+}
+
+// body asks for the body of an answer.
+func (s *sidecar) body(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := s.http.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s: %s", path, resp.Status, body)
+		return nil, &statusError{resp.StatusCode, fmt.Sprintf("GET %s: %s: %s", path, resp.Status, body)}
 	}
-	return json.Unmarshal(body, into)
+	return body, nil
 }
 
 // rows reads the whole cache, page by page.

@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/bus"
+	"github.com/syncd-io/syncd/internal/sidecar"
+	"github.com/syncd-io/syncd/sink"
+)
+
+// link is a sidecar's way to NATS before there is one: what follows the stream waits until it is connected, what asks the
+// source is told at once that it is not. So a cache that was kept on disk is read while NATS is away.
+type link struct {
+	config bus.Config
+	name   string
+	up     chan struct{} // closed once connected
+	ends   atomic.Pointer[ends]
+}
+
+// ends are what a connection is used for.
+type ends struct {
+	conn   *nats.Conn
+	stream *bus.Stream
+	client *bus.Client
+}
+
+var (
+	_ sink.Stream    = (*link)(nil)
+	_ sidecar.Source = (*link)(nil)
+)
+
+// errNoBus says that NATS has not been reached since the start.
+var errNoBus = errors.New("NATS has not been reached yet: is it running, and is bus.url right?")
+
+func newLink(c bus.Config, name string) *link {
+	return &link{config: c, name: name, up: make(chan struct{})}
+}
+
+// run connects, which may take as long as NATS is away, and closes the connection when ctx ends.
+func (l *link) run(ctx context.Context) error {
+	conn, err := bus.ConnectWait(ctx, l.config)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	defer conn.Close()
+	l.ends.Store(&ends{conn, &bus.Stream{Conn: conn, Name: l.name, Log: l.config.Log}, &bus.Client{Conn: conn, Name: l.name}})
+	close(l.up)
+	<-ctx.Done()
+	return nil
+}
+
+// ended drops the error of what ended because it was told to.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// state says in a word or two whether NATS can be reached.
+func (l *link) state() string {
+	e := l.ends.Load()
+	switch {
+	case e == nil:
+		return "never reached"
+	case e.conn.IsConnected():
+		return "connected"
+	}
+	return "away"
+}
+
+func (l *link) wait(ctx context.Context) (*ends, error) {
+	select {
+	case <-l.up:
+		return l.ends.Load(), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (l *link) client() (*bus.Client, error) {
+	if e := l.ends.Load(); e != nil {
+		return e.client, nil
+	}
+	return nil, errNoBus
+}
+
+// Subscribe waits for NATS and subscribes.
+func (l *link) Subscribe(ctx context.Context, c syncd.Cursor) (sink.Subscription, error) {
+	e, err := l.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.stream.Subscribe(ctx, c)
+}
+
+// Tail waits for NATS and gives the last marker.
+func (l *link) Tail(ctx context.Context) (m syncd.Marker, seq uint64, ok bool, err error) {
+	e, err := l.wait(ctx)
+	if err != nil {
+		return m, 0, false, err
+	}
+	return e.stream.Tail(ctx)
+}
+
+// Read waits for NATS and reads messages again.
+func (l *link) Read(ctx context.Context, from, to uint64) ([]syncd.Message, error) {
+	e, err := l.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.stream.Read(ctx, from, to)
+}
+
+// Tables asks the source for its tables.
+func (l *link) Tables(ctx context.Context) ([]syncd.TableInfo, error) {
+	c, err := l.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Tables(ctx)
+}
+
+// List asks the source for a page.
+func (l *link) List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, error) {
+	c, err := l.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.List(ctx, r)
+}
+
+// Get asks the source for single keys.
+func (l *link) Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error) {
+	c, err := l.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Get(ctx, r)
+}
+
+// Mark asks the source for a marker.
+func (l *link) Mark(ctx context.Context, at syncd.LSN) (syncd.Position, error) {
+	c, err := l.client()
+	if err != nil {
+		return syncd.Position{}, err
+	}
+	return c.Mark(ctx, at)
+}

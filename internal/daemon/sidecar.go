@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/internal/api"
+	"github.com/syncd-io/syncd/internal/config"
+	"github.com/syncd-io/syncd/internal/sidecar"
+	"github.com/syncd-io/syncd/resync"
+	"github.com/syncd-io/syncd/sink"
+	"github.com/syncd-io/syncd/sink/memory"
+)
+
+// sidecarPart is a cache, its way to NATS and its API.
+type sidecarPart struct {
+	*process
+	link     *link
+	sidecar  *sidecar.Sidecar
+	api      *api.API
+	token    *api.Token
+	listener net.Listener
+}
+
+// openSidecar reads the cache on disk and opens the API's port.
+func (p *process) openSidecar() (part, error) {
+	s := &sidecarPart{process: p, token: &api.Token{}}
+	log := p.Log.With("role", "sidecar")
+	s.link = newLink(busConfig(p.Config, p.embedded, "syncd-sidecar-"+p.Config.Name, log.With("stage", "bus")), p.Config.Name)
+	stream, source := p.spoil(s.link)
+	c := p.Config.Sidecar
+	tables, err := sidecarTables(p.Config)
+	if err != nil {
+		return nil, err
+	}
+	s.sidecar, err = sidecar.Open(sidecar.Config{
+		Name: p.Config.Name, Tables: tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
+		MaxPrune: c.Resync.MaxPrune, NewStore: newStore(c), Registerer: p.registry, Logger: log,
+	}, stream, source)
+	if err != nil {
+		return nil, err
+	}
+	p.closers = append(p.closers, s.sidecar)
+	if err := s.openAPI(); err != nil {
+		return nil, err
+	}
+	p.apply["sidecar.tables"] = s.setTables
+	p.readies = append(p.readies, s.Ready)
+	return s.run, nil
+}
+
+// newStore gives what makes the stores of the configured sink.
+func newStore(c config.Sidecar) func() (sink.Store, error) {
+	return func() (sink.Store, error) {
+		if kind := c.Sinks[0].Kind; kind != "memory" {
+			return nil, fmt.Errorf("sidecar.sink: %s is not there yet: use memory", kind)
+		}
+		return memory.New(memory.Options{MaxMemory: int64(c.MaxMemory)}), nil
+	}
+}
+
+// sidecarTables names the tables that the cache is to keep; nil: all that the source syncs.
+func sidecarTables(c *config.Config) ([]syncd.Table, error) {
+	var all []syncd.Table
+	for _, t := range c.Sidecar.Tables {
+		name, err := syncd.ParseTable(t.Table)
+		if err != nil {
+			return nil, fmt.Errorf("sidecar.tables: %w", err)
+		}
+		all = append(all, name)
+	}
+	return all, nil
+}
+
+func (s *sidecarPart) openAPI() error {
+	c := s.Config.Sidecar
+	s.token.Set(c.Token.Reveal())
+	for _, key := range []string{"sidecar.token", "sidecar.token_file"} {
+		s.apply[key] = func(c *config.Config) error { s.token.Set(c.Sidecar.Token.Reveal()); return nil }
+	}
+	var err error
+	if s.listener, err = api.Listen(c.Listen); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.listener)
+	_, tcp := s.listener.(*net.TCPListener)
+	s.api = api.New(api.Options{
+		Cache: s.sidecar.Cache(), Resync: s.sidecar, Node: s, Marks: s.sidecar, Gatherer: s.registry, Logger: s.Log.With("stage", "api"),
+		Access: api.Access{Token: s.token, LocalOnly: tcp && api.Loopback(c.Listen) && c.Token.IsZero() && c.TLS.Cert == ""},
+	})
+	return nil
+}
+
+// run keeps the cache and answers reads until ctx ends.
+func (s *sidecarPart) run(ctx context.Context) error {
+	tls, err := tlsConfig(s.Config.Sidecar.TLS)
+	if err != nil {
+		return err
+	}
+	address := addressOf(s.listener, tls != nil)
+	s.Log.Info("reads are answered", "address", address)
+	if s.Listening != nil {
+		s.Listening(address)
+	}
+	server := &api.Server{Listener: s.listener, Handler: s.api, TLS: tls, Logger: s.Log.With("stage", "api")}
+	g, all := errgroup.WithContext(ctx)
+	for _, run := range []part{s.link.run, s.sidecar.Run, s.api.Run, server.Run} {
+		g.Go(func() error { return run(all) })
+	}
+	if err := ended(ctx, g.Wait()); err != nil {
+		return fmt.Errorf("sidecar: %w", err)
+	}
+	return s.sidecar.Close()
+}
+
+// addressOf gives a listener's address as client commands take it.
+func addressOf(l net.Listener, tls bool) string {
+	switch {
+	case l.Addr().Network() == "unix":
+		return "unix:" + l.Addr().String()
+	case tls:
+		return "https://" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String()
+}
+
+func (s *sidecarPart) setTables(c *config.Config) error {
+	tables, err := sidecarTables(c)
+	if err != nil {
+		return err
+	}
+	return s.sidecar.SetTables(context.Background(), tables)
+}
+
+// Ready says whether the cache may be read behind a readiness probe.
+func (s *sidecarPart) Ready() error { return s.sidecar.Ready() }
+
+// Status says what runs.
+func (s *sidecarPart) Status() api.Status {
+	st := api.Status{Name: s.Config.Name, Program: s.Program, Started: s.started, Bus: s.link.state(), Reports: s.sidecar.Reports()}
+	for _, p := range s.sidecar.Running() {
+		st.Running = append(st.Running, api.Progress{Table: p.Table.String(), Mode: p.Mode, Rows: p.Rows, Bytes: p.Bytes, Expected: p.Expected})
+	}
+	return st
+}
