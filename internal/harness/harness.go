@@ -1,4 +1,5 @@
-// Package harness gives tests real servers: one Postgres for each test binary, on which each test has a database of its own. Tests may run in parallel.
+// Package harness gives tests real servers: one Postgres for each test binary, on which each test has a database of its own,
+// and one embedded NATS, on which each test has a stream of its own. Tests may run in parallel.
 //
 // The shared Postgres is set against us on purpose: its transaction ids begin at epoch 5, and its defaults print times,
 // floats, bytes and money in other forms than syncd wants. What must not happen on it, because it reaches every test
@@ -10,6 +11,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -38,6 +40,7 @@ var contrary = map[string]string{
 // shared holds what the tests of one binary share.
 var shared struct {
 	postgres once[*pgserver.Server]
+	nats     once[embedded]
 }
 
 // once starts a thing when it is first asked for.
@@ -74,7 +77,7 @@ func (o *once[T]) end(stop func(T) error) error {
 //	func TestMain(m *testing.M) { harness.Main(m) }
 func Main(m *testing.M, options ...goleak.Option) {
 	code := m.Run()
-	err := shared.postgres.end((*pgserver.Server).Stop)
+	err := errors.Join(shared.postgres.end((*pgserver.Server).Stop), shared.nats.end(embedded.stop))
 	if err == nil && code == 0 {
 		err = goleak.Find(options...)
 	}

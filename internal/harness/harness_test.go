@@ -7,12 +7,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/internal/natsserver"
 	"github.com/syncd-io/syncd/internal/pgserver"
 )
 
@@ -198,6 +202,57 @@ func TestServersOfOnesOwn(t *testing.T) {
 	if err := s.Kill(); err != nil { // the database can't be dropped then, and need not be
 		t.Fatal(err)
 	}
+}
+
+func TestStreamsAreApart(t *testing.T) {
+	t.Parallel()
+	var name string
+	t.Run("user", func(t *testing.T) {
+		b, other := NATS(t), NATS(t)
+		if b.Name == other.Name || b.Server != other.Server {
+			t.Fatalf("%v and %v", b, other)
+		}
+		js, err := jetstream.New(b.Conn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: b.Stream(), Subjects: []string{"syncd." + b.Name + ".>"}}); err != nil {
+			t.Fatal(err)
+		}
+		name = b.Stream()
+		overTCP, err := nats.Connect(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer overTCP.Close()
+		if js, err = jetstream.New(overTCP); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.Stream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	})
+	js, err := jetstream.New(NATS(t).Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Stream(t.Context(), name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream is left: %v", err)
+	}
+}
+
+func TestNATSOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	b := NATSServer(t, natsserver.Config{MaxPayload: 4096})
+	c := b.Conn(nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
+	if c.MaxPayload() != 4096 {
+		t.Errorf("max_payload %d", c.MaxPayload())
+	}
+	b.Server.Stop()
+	if err := b.Server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "connected again", func() error { return c.FlushTimeout(time.Second) })
 }
 
 func TestEventuallyAsksAgain(t *testing.T) {
