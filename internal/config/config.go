@@ -105,8 +105,8 @@ type Bus struct {
 type Embedded struct {
 	// Dir is where JetStream keeps its files. Default ./syncd-data/nats.
 	Dir string `yaml:"dir"`
-	// Listen is a host:port for other processes to connect to. Default: none, no port is opened. Elsewhere than on
-	// loopback, User and Password or Token of the bus are required, and asked of whoever connects.
+	// Listen is a host:port on loopback for other processes of this machine. Nobody is asked to sign in. Default: none, no
+	// port is opened.
 	Listen string `yaml:"listen"`
 }
 

@@ -249,8 +249,8 @@ func (k *checker) embedded(password bool) {
 	if b.Embedded.Dir == "" {
 		k.fault("bus.embedded.dir", "is missing: name the directory that JetStream keeps its files in")
 	}
-	if b.Creds != "" || b.NKey != "" {
-		k.fault("bus.embedded", "the embedded NATS knows token, or user and password: take one of these, or give bus.url")
+	if b.Creds != "" || b.NKey != "" || b.User != "" || password || !b.Token.IsZero() || b.TokenFile != "" {
+		k.fault("bus.embedded", "the embedded NATS asks nobody to sign in: give bus.url, or leave creds, nkey, user and token out")
 	}
 	if b.Stream.Replicas > 1 {
 		k.fault("bus.stream.replicas", "the embedded NATS is one server, so it keeps one replica; give the URL of a cluster in bus.url")
@@ -268,8 +268,8 @@ func (k *checker) embedded(password bool) {
 	switch {
 	case err != nil:
 		k.fault("bus.embedded.listen", "%v", err)
-	case !loopback && !password && b.Token.IsZero() && b.TokenFile == "":
-		k.fault("bus.embedded.listen", "whoever reaches this address could read and write every row: set bus.token_file, or bus.user and bus.password_file, or listen on 127.0.0.1")
+	case !loopback:
+		k.fault("bus.embedded.listen", "whoever reaches this address could read and write every row: listen on 127.0.0.1; for other machines run a NATS server and give its bus.url")
 	}
 }
 
