@@ -47,11 +47,13 @@ func (l *List) bounds() (e syncd.Epoch, high syncd.LSN) {
 //     claimed is true.
 func (c *Cache) Done(ctx context.Context, l *List) (verified syncd.Position, claimed bool, err error) {
 	e, high := l.bounds()
-	if err := c.passed(ctx, l, syncd.Position{Epoch: e, LSN: high}); err != nil {
-		return syncd.Position{}, false, fmt.Errorf("end the list of %s: %w", l.Table, err)
-	}
-	if err := c.conclude(l, e); err != nil {
-		return syncd.Position{}, false, fmt.Errorf("end the list of %s: %w", l.Table, err)
+	for done := false; !done; {
+		if err := c.passed(ctx, l, syncd.Position{Epoch: e, LSN: high}); err != nil {
+			return syncd.Position{}, false, fmt.Errorf("end the list of %s: %w", l.Table, err)
+		}
+		if done, err = c.conclude(l, e); err != nil {
+			return syncd.Position{}, false, fmt.Errorf("end the list of %s: %w", l.Table, err)
+		}
 	}
 	if err := c.sweep(ctx, l.Table); err != nil {
 		return syncd.Position{}, false, fmt.Errorf("sweep %s: %w", l.Table, err)
@@ -64,12 +66,17 @@ func (c *Cache) Done(ctx context.Context, l *List) (verified syncd.Position, cla
 	return verified, true, nil
 }
 
-// passed waits until the stream has passed p, or a newer epoch has begun.
+// passed waits until the stream has passed p and all else that was applied to the table, or a newer epoch has begun.
 func (c *Cache) passed(ctx context.Context, l *List, p syncd.Position) error {
 	if l.Early {
 		return nil
 	}
-	return c.until(ctx, func() bool { return c.Through().Compare(p) >= 0 })
+	return c.until(ctx, func() bool {
+		s := c.State()
+		at := s.Cursor.Position
+		t := s.Tables[l.Table]
+		return at.Compare(p) >= 0 && (t == nil || at.Epoch != p.Epoch || at.LSN >= t.Ahead)
+	})
 }
 
 // find gives the table of a list, if the list is of this cache.
@@ -81,14 +88,18 @@ func (c *Cache) find(ch *change, l *List, e syncd.Epoch) (*tableChange, error) {
 	return t, nil
 }
 
-// conclude moves the floor and ends what the list has healed.
-func (c *Cache) conclude(l *List, e syncd.Epoch) error {
+// conclude moves the floor and ends what the list has healed. It gives false where the stream has to be waited for again,
+// because another page was applied meanwhile.
+func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch := newChange(c.current())
 	t, err := c.find(ch, l, e)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if !l.Early && ch.state.Cursor.Position.LSN < t.Ahead {
+		return false, nil
 	}
 	if f := syncd.Oldest(l.Snapshots); f != nil && (t.Floor == nil || f.Later(t.Floor)) {
 		t.Floor = f
@@ -103,7 +114,7 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) error {
 	t.Listed = t.Listed || t.Loss == 0 && !l.Early
 	t.Stopped = ""
 	t.Resynced = c.now()
-	return c.commit(ch)
+	return true, c.commit(ch)
 }
 
 // claim moves what the table is verified through, if nothing stands in the way.

@@ -197,26 +197,38 @@ func (f *Feed) marker(ctx context.Context, m *syncd.Marker, seq uint64, again bo
 	if seq <= f.cursor.Seq {
 		return nil // once more
 	}
-	deltas := f.buffer.collect(m.First, seq)
 	if m.Part {
-		return f.part(m, seq, deltas)
+		return f.part(m, seq, f.buffer.collect(m.First, seq))
 	}
-	flush := &Flush{Deltas: deltas, Marker: m, Seq: seq, Lost: f.missing(m, deltas), Gap: f.gap(m)}
-	if again && (len(flush.Lost) > 0 || flush.Gap) && f.cursor.Seq > 0 {
-		f.log().Warn("the stream's messages don't add up: reading them again", "from", f.cursor.Seq+1, "to", seq, "tables", flush.Lost, "gap", flush.Gap)
-		return f.reread(ctx, m, seq)
+	flush := f.whole(m, seq)
+	if again && flush.incomplete() && f.cursor.Seq > 0 {
+		return f.reread(ctx, flush)
 	}
+	return f.flush(flush)
+}
+
+// whole makes the flush that a marker ends, of what has arrived.
+func (f *Feed) whole(m *syncd.Marker, seq uint64) *Flush {
+	deltas := f.buffer.collect(m.First, seq)
+	return &Flush{Deltas: deltas, Marker: m, Seq: seq, Lost: f.missing(m, deltas), Gap: f.gap(m)}
+}
+
+// flush brings a flush to the cache.
+func (f *Feed) flush(flush *Flush) error {
 	if err := f.Cache.Flush(flush); err != nil {
 		return err
 	}
-	if len(flush.Lost) > 0 || flush.Gap {
-		f.log().Warn("deltas are lost: the tables are to be listed", "through", m.Position(), "tables", flush.Lost, "all", flush.Gap)
+	if flush.incomplete() {
+		f.log().Warn("deltas are lost: the tables are to be listed", "through", flush.Marker.Position(), "tables", flush.Lost, "all", flush.Gap)
 	}
-	f.cursor = syncd.Cursor{Seq: seq, Position: m.Position()}
-	f.buffer.discard(seq)
+	f.cursor = syncd.Cursor{Seq: flush.Seq, Position: flush.Marker.Position()}
+	f.buffer.discard(flush.Seq)
 	f.buffer.counted, f.buffer.last = nil, nil
 	return nil
 }
+
+// incomplete says whether deltas are missing.
+func (f *Flush) incomplete() bool { return f.Gap || len(f.Lost) > 0 }
 
 // gap says whether flushes before this marker's never arrived.
 func (f *Feed) gap(m *syncd.Marker) bool {
@@ -241,20 +253,31 @@ func (f *Feed) missing(m *syncd.Marker, deltas map[syncd.Table][]syncd.Delta) []
 // rereadMessages is how many messages are asked for at a time when a stretch is read again.
 const rereadMessages = 64
 
-// reread takes in once more what lies between the last whole marker and m, beside what has arrived of it already. What is
-// missing in the stream too is lost.
-func (f *Feed) reread(ctx context.Context, m *syncd.Marker, seq uint64) error {
+// reread takes in once more what lies between the last whole marker and the one of a flush that is incomplete, beside what
+// has arrived of it already. What is missing in the stream too is lost. Where parts of it were applied before anybody knew
+// that something was missing, values may have been filled in wrongly, and what comes now can't mend that: so what was missing
+// at first counts as lost, too.
+func (f *Feed) reread(ctx context.Context, flush *Flush) error {
+	from, to := f.cursor.Seq+1, flush.Seq
+	f.log().Warn("the stream's messages don't add up: reading them again", "from", from, "to", to, "tables", flush.Lost, "gap", flush.Gap)
+	inParts := f.buffer.counted != nil
 	f.buffer.counted, f.buffer.last = nil, nil
-	for from := f.cursor.Seq + 1; from <= seq; from += rereadMessages {
-		messages, err := f.Stream.Read(ctx, from, min(from+rereadMessages-1, seq))
+	for ; from <= to; from += rereadMessages {
+		messages, err := f.Stream.Read(ctx, from, min(from+rereadMessages-1, to))
 		if err != nil && !errors.Is(err, syncd.ErrMalformed) {
-			return fmt.Errorf("read messages %d to %d again: %w", from, seq, err)
+			return fmt.Errorf("read messages %d to %d again: %w", from, to, err)
 		}
-		for _, again := range messages {
-			if err := f.take(ctx, again, false); err != nil {
-				return err
+		for _, m := range messages {
+			if m.Seq < to {
+				if err := f.take(ctx, m, false); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return f.marker(ctx, m, seq, false)
+	second := f.whole(flush.Marker, to)
+	if inParts {
+		second.Lost, second.Gap = append(second.Lost, flush.Lost...), second.Gap || flush.Gap
+	}
+	return f.flush(second)
 }

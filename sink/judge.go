@@ -53,6 +53,9 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 	if how.Dry || len(ch.batch.Writes) == 0 && !j.opened {
 		return j.found, nil
 	}
+	if h := p.Snapshot.H; h > ch.state.Cursor.Position.LSN {
+		j.Ahead = max(j.Ahead, h)
+	}
 	if err := c.commit(ch); err != nil {
 		return nil, err
 	}

@@ -64,6 +64,9 @@ type TableState struct {
 	Loss syncd.LSN
 	// LastLoss keeps Loss after it was closed, to tell a stale row from a corrupt one.
 	LastLoss syncd.LSN
+	// Ahead is the highest H of the pages that were applied before the stream had passed it: until it has, rows may be ahead
+	// of Through.
+	Ahead syncd.LSN
 	// Through is how far the table is complete: the cache's, or where it stood when a loss opened.
 	Through syncd.Position
 	// Open are the undecided, pending and parked keys.
