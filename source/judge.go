@@ -8,14 +8,28 @@ import (
 	"github.com/syncd-io/syncd"
 )
 
+// refusal says why a table can't be synced, and what mends it: a statement, or words. The zero refusal is none.
+type refusal struct{ why, mend string }
+
+func (r refusal) none() bool { return r.why == "" }
+
+// String gives both, as TableInfo.Error tells them.
+func (r refusal) String() string {
+	if r.mend == "" {
+		return r.why
+	}
+	return r.why + ": " + r.mend
+}
+
+func refuse(mend, why string, args ...any) refusal { return refusal{fmt.Sprintf(why, args...), mend} }
+
 // verdict is what becomes of a configured table: how it is synced, or why it is not.
 type verdict struct {
 	Key     []string      // the key columns, in key order
 	Columns []columnFacts // the columns to publish, in order
 	List    bool          // they are to be named, since they are not all
 	Order   []keyOrder    // how the key's index orders the key
-	// Refused says why the table can't be synced, with what mends it; empty where it can.
-	Refused string
+	Refused refusal
 }
 
 // surroundings are what a verdict depends on beside the table.
@@ -31,111 +45,113 @@ type surroundings struct {
 // column outside the replica identity, a column list without the key, or a table without a usable key, every UPDATE on the
 // publisher fails. Such a table is refused here, so that it never gets into the publication.
 func judge(t TableConfig, f *tableFacts, w surroundings) verdict {
-	for _, rule := range [...]func(TableConfig, *tableFacts, surroundings) string{
+	for _, rule := range [...]func(TableConfig, *tableFacts, surroundings) refusal{
 		refuseKind, refuseRight, refusePartition, refuseVersion, refuseMembership,
 	} {
-		if why := rule(t, f, w); why != "" {
-			return verdict{Refused: why}
+		if r := rule(t, f, w); !r.none() {
+			return verdict{Refused: r}
 		}
 	}
-	x, why := keyOf(t.Table, f)
-	if why != "" {
-		return verdict{Refused: why}
+	x, r := keyOf(t.Table, f)
+	if !r.none() {
+		return verdict{Refused: r}
 	}
 	return judgeColumns(t, f, w, x)
 }
 
-func refuseKind(t TableConfig, f *tableFacts, w surroundings) string {
+func refuseKind(t TableConfig, f *tableFacts, _ surroundings) refusal {
 	if f == nil {
-		return fmt.Sprintf("there is no table %s: create it, or correct its name; it is synced as soon as it exists", t.Table)
+		return refuse("create it, or correct its name; it is synced as soon as it exists", "there is no table %s", t.Table)
 	}
 	switch f.Kind {
 	case "r", "p":
 	case "v", "m":
-		return fmt.Sprintf("%s is a view, which logical replication does not carry: name the tables that it reads", t.Table)
+		return refuse("name the tables that it reads", "%s is a view, which logical replication does not carry", t.Table)
 	case "f":
-		return fmt.Sprintf("%s is a foreign table, which logical replication does not carry: sync it from its own server", t.Table)
+		return refuse("sync it from its own server", "%s is a foreign table, which logical replication does not carry", t.Table)
 	default:
-		return fmt.Sprintf("%s is not a table (kind %s)", t.Table, f.Kind)
+		return refuse("name a table", "%s is not a table (kind %s)", t.Table, f.Kind)
 	}
 	switch f.Persistence {
 	case "p":
-		return ""
+		return refusal{}
 	case "u":
-		return fmt.Sprintf("%s is unlogged, so that its changes are not in the log: ALTER TABLE %s SET LOGGED", t.Table, t.Table.SQL())
+		return refuse("ALTER TABLE "+t.Table.SQL()+" SET LOGGED", "%s is unlogged, so that its changes are not in the log", t.Table)
 	}
-	return fmt.Sprintf("%s is a temporary table, which only its own session sees", t.Table)
+	return refuse("name a permanent table", "%s is a temporary table, which only its own session sees", t.Table)
 }
 
-func refuseRight(t TableConfig, f *tableFacts, w surroundings) string {
+func refuseRight(t TableConfig, f *tableFacts, w surroundings) refusal {
 	role := syncd.QuoteIdent(w.user)
 	if !f.Readable {
-		return fmt.Sprintf("role %s may not read %s: GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
-			role, t.Table, syncd.QuoteIdent(t.Table.Schema), role, t.Table.SQL(), role)
+		return refuse(fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s", syncd.QuoteIdent(t.Table.Schema), role, t.Table.SQL(), role),
+			"role %s may not read %s", w.user, t.Table)
 	}
 	if f.Security {
-		return fmt.Sprintf("row-level security of %s hides rows from role %s, so that a list would lack them: ALTER ROLE %s BYPASSRLS", t.Table, role, role)
+		return refuse("ALTER ROLE "+role+" BYPASSRLS",
+			"row-level security of %s hides rows from role %s, so that a list would lack them", t.Table, w.user)
 	}
-	return ""
+	return refusal{}
 }
 
-func refusePartition(t TableConfig, f *tableFacts, w surroundings) string {
+func refusePartition(t TableConfig, f *tableFacts, w surroundings) refusal {
 	if f.Root != nil && w.configured[*f.Root] {
-		return fmt.Sprintf("%s is a partition of %s, which is synced as a whole: take the partition out of the configuration", t.Table, *f.Root)
+		return refuse("take the partition out of the configuration", "%s is a partition of %s, which is synced as a whole", t.Table, *f.Root)
 	}
-	return ""
+	return refusal{}
 }
 
-func refuseVersion(t TableConfig, f *tableFacts, w surroundings) string {
+func refuseVersion(t TableConfig, _ *tableFacts, w surroundings) refusal {
 	if w.version < 150000 && w.manage && (len(t.Columns) > 0 || t.Where != "") {
-		return fmt.Sprintf("%s: columns and where need Postgres 15: upgrade the server, or sync the whole table", t.Table)
+		return refuse("upgrade the server, or sync the whole table", "%s: columns and where need Postgres 15", t.Table)
 	}
-	return ""
+	return refusal{}
 }
 
 // refuseMembership looks at a publication that is taken as it is.
-func refuseMembership(t TableConfig, f *tableFacts, w surroundings) string {
-	if w.manage {
-		return ""
+func refuseMembership(t TableConfig, f *tableFacts, w surroundings) refusal {
+	switch {
+	case w.manage:
+		return refusal{}
+	case f.Published == nil:
+		return refuse(fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", syncd.QuoteIdent(w.publication), t.Table.SQL()),
+			"publication %s does not hold %s", w.publication, t.Table)
+	case t.Where != "" && f.Published.Filter == "":
+		return refuse("with manage: false set the filter in the publication, and leave where out",
+			"publication %s holds %s without a row filter", w.publication, t.Table)
 	}
-	if f.Published == nil {
-		return fmt.Sprintf("publication %s does not hold %s: ALTER PUBLICATION %s ADD TABLE %s",
-			w.publication, t.Table, syncd.QuoteIdent(w.publication), t.Table.SQL())
-	}
-	if t.Where != "" && f.Published.Filter == "" {
-		return fmt.Sprintf("publication %s holds %s without a row filter: with manage: false set the filter in the publication, and leave where out", w.publication, t.Table)
-	}
-	return ""
+	return refusal{}
 }
 
 // keyOf gives the key's index, or why the table has no usable key.
-func keyOf(t syncd.Table, f *tableFacts) (*indexFacts, string) {
+func keyOf(t syncd.Table, f *tableFacts) (*indexFacts, refusal) {
 	x := f.primary()
 	switch f.Identity {
 	case "d":
 		if x == nil {
-			return nil, fmt.Sprintf("%s has no primary key: %s", t, giveIdentity(t, f))
+			return nil, refuse(giveIdentity(t, f), "%s has no primary key", t)
 		}
 	case "f":
 		if x == nil {
-			return nil, fmt.Sprintf("%s has REPLICA IDENTITY FULL and no primary key, so that equal rows can't be told apart: ALTER TABLE %s ADD PRIMARY KEY (…)", t, t.SQL())
+			return nil, refuse("ALTER TABLE "+t.SQL()+" ADD PRIMARY KEY (…)",
+				"%s has REPLICA IDENTITY FULL and no primary key, so that equal rows can't be told apart", t)
 		}
 	case "n":
-		return nil, fmt.Sprintf("%s has REPLICA IDENTITY NOTHING: %s", t, giveIdentity(t, f))
+		return nil, refuse(giveIdentity(t, f), "%s has REPLICA IDENTITY NOTHING", t)
 	case "i":
 		if x = f.identity(); x == nil {
-			return nil, fmt.Sprintf("the index that is the replica identity of %s is gone: %s", t, giveIdentity(t, f))
+			return nil, refuse(giveIdentity(t, f), "the index that is the replica identity of %s is gone", t)
 		}
 	default:
-		return nil, fmt.Sprintf("%s has a replica identity of the unknown kind %q", t, f.Identity)
+		return nil, refuse(giveIdentity(t, f), "%s has a replica identity of the unknown kind %q", t, f.Identity)
 	}
 	if !x.Immediate {
-		return nil, fmt.Sprintf("the key of %s, %s, is deferrable, so that two rows may share it for a while: %s", t, syncd.QuoteIdent(x.Name), undefer(t, f, x))
+		return nil, refuse(undefer(t, f, x), "the key of %s, %s, is deferrable, so that two rows may share it for a while", t, syncd.QuoteIdent(x.Name))
 	}
 	if !x.Valid {
-		return nil, fmt.Sprintf("the index %s of %s is not valid: REINDEX INDEX %s", syncd.QuoteIdent(x.Name), t, syncd.Table{Schema: t.Schema, Name: x.Name}.SQL())
+		return nil, refuse("REINDEX INDEX "+syncd.Table{Schema: t.Schema, Name: x.Name}.SQL(), "the index %s of %s is not valid", syncd.QuoteIdent(x.Name), t)
 	}
-	return x, ""
+	return x, refusal{}
 }
 
 // giveIdentity is the statement that gives a table a replica identity.
@@ -161,52 +177,57 @@ func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key *indexFacts)
 	v := verdict{Key: f.names(key.Columns), Order: key.Order, List: len(t.Columns) > 0}
 	want := t.Columns
 	if !w.manage && f.Published.Columns != nil {
-		if v.List = f.Published.List; v.List && len(want) > 0 && !sameSet(want, f.Published.Columns) {
-			return verdict{Refused: fmt.Sprintf("publication %s holds the columns %s of %s, the configuration names others: make them the same", w.publication, quoteList(f.Published.Columns), t.Table)}
+		held := f.Published.Columns
+		if v.List = f.Published.List; len(want) > 0 && !sameSet(want, held) {
+			return verdict{Refused: refuse("make the two the same",
+				"publication %s holds the columns %s of %s, the configuration names others", w.publication, quoteList(held), t.Table)}
 		}
-		want = f.Published.Columns
+		want = held
 	}
 	for _, c := range f.Columns {
 		named := slices.Contains(want, c.Name)
-		switch {
-		case len(want) > 0 && !named:
-		case c.Generated == "" || named && !w.manage:
-			v.Columns = append(v.Columns, c)
-		case named:
-			return verdict{Refused: fmt.Sprintf("column %s of %s is a generated one, which a publication does not carry: take it out of columns", syncd.QuoteIdent(c.Name), t.Table)}
+		if len(want) > 0 && !named || c.Generated != "" && !named {
+			continue
 		}
+		if c.Generated != "" && w.manage {
+			return verdict{Refused: refuse("take it out of columns", "column %s of %s is a generated one, which the publication does not carry", syncd.QuoteIdent(c.Name), t.Table)}
+		}
+		v.Columns = append(v.Columns, c)
 	}
 	for _, name := range want {
 		if !slices.ContainsFunc(f.Columns, func(c columnFacts) bool { return c.Name == name }) {
-			return verdict{Refused: fmt.Sprintf("%s has no column %s: correct its name under columns", t.Table, syncd.QuoteIdent(name))}
+			return verdict{Refused: refuse("correct its name under columns", "%s has no column %s", t.Table, syncd.QuoteIdent(name))}
 		}
 	}
-	if why := refuseKeyColumns(t, f, v); why != "" {
-		return verdict{Refused: why}
+	if r := refuseKeyColumns(t, f, v); !r.none() {
+		return verdict{Refused: r}
 	}
 	return v
 }
 
-func refuseKeyColumns(t TableConfig, f *tableFacts, v verdict) string {
+func refuseKeyColumns(t TableConfig, f *tableFacts, v verdict) refusal {
 	for _, name := range v.Key {
 		if slices.ContainsFunc(v.Columns, func(c columnFacts) bool { return c.Name == name }) {
 			continue
 		}
-		if c := f.Columns[slices.IndexFunc(f.Columns, func(c columnFacts) bool { return c.Name == name })]; c.Generated != "" {
-			return fmt.Sprintf("the key column %s of %s is a generated one, which the replication stream lacks: %s", syncd.QuoteIdent(name), t.Table, "choose a key of stored columns, ALTER TABLE "+t.Table.SQL()+" REPLICA IDENTITY USING INDEX …")
+		i := slices.IndexFunc(f.Columns, func(c columnFacts) bool { return c.Name == name })
+		if f.Columns[i].Generated != "" {
+			return refuse(fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY USING INDEX …, an index of stored columns", t.Table.SQL()),
+				"the key column %s of %s is a generated one, which the replication stream lacks", syncd.QuoteIdent(name), t.Table)
 		}
-		return fmt.Sprintf("the columns named for %s leave out %s, a part of the key, so that every UPDATE would fail: name it under columns", t.Table, syncd.QuoteIdent(name))
+		return refuse("name it under columns", "the columns named for %s leave out %s, a part of the key, so that every UPDATE would fail", t.Table, syncd.QuoteIdent(name))
 	}
 	if f.Identity == "f" && v.List {
-		return fmt.Sprintf("%s has REPLICA IDENTITY FULL, with which a list of columns makes every UPDATE fail: ALTER TABLE %s REPLICA IDENTITY DEFAULT, or leave columns out", t.Table, t.Table.SQL())
+		return refuse(fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY DEFAULT, or leave columns out", t.Table.SQL()),
+			"%s has REPLICA IDENTITY FULL, with which a list of columns makes every UPDATE fail", t.Table)
 	}
-	return ""
+	return refusal{}
 }
 
-// refuseFilter says why a row filter that reads the given columns can't be used; empty where it can.
-func refuseFilter(t TableConfig, f *tableFacts, key, reads []string) string {
+// refuseFilter says why a row filter that reads the given columns can't be used.
+func refuseFilter(t TableConfig, f *tableFacts, key, reads []string) refusal {
 	if f.Identity == "f" {
-		return ""
+		return refusal{}
 	}
 	var outside []string
 	for _, name := range reads {
@@ -215,10 +236,10 @@ func refuseFilter(t TableConfig, f *tableFacts, key, reads []string) string {
 		}
 	}
 	if len(outside) == 0 {
-		return ""
+		return refusal{}
 	}
-	return fmt.Sprintf("the filter of %s reads %s, which is outside the key, so that every UPDATE would fail: filter by the key's columns (%s), or ALTER TABLE %s REPLICA IDENTITY FULL",
-		t.Table, strings.Join(outside, ", "), strings.Join(key, ", "), t.Table.SQL())
+	return refuse(fmt.Sprintf("filter by the key's columns (%s), or ALTER TABLE %s REPLICA IDENTITY FULL", strings.Join(key, ", "), t.Table.SQL()),
+		"the filter of %s reads %s, which is outside the key, so that every UPDATE would fail", t.Table, strings.Join(outside, ", "))
 }
 
 func sameSet(a, b []string) bool {

@@ -33,7 +33,7 @@ type wanted struct {
 
 // Keep makes the publication hold the wanted tables as they are wanted, and nothing else. It says which it could not give
 // it, with what mends it, and whether it changed anything.
-func (k *keeper) Keep(ctx context.Context, s *session, want []wanted) (refused map[syncd.Table]string, changed bool, err error) {
+func (k *keeper) Keep(ctx context.Context, s *session, want []wanted) (refused map[syncd.Table]refusal, changed bool, err error) {
 	if changed, err = k.keepItself(ctx, s); err != nil {
 		return nil, changed, err
 	}
@@ -42,16 +42,16 @@ func (k *keeper) Keep(ctx context.Context, s *session, want []wanted) (refused m
 		return nil, changed, err
 	}
 	changed = changed || n > 0
-	refused = map[syncd.Table]string{}
+	refused = map[syncd.Table]refusal{}
 	for _, w := range want {
 		did, why, err := k.keepTable(ctx, s, w)
 		if err != nil && (ctx.Err() != nil || s.IsClosed()) {
 			return nil, changed, err
 		}
 		if err != nil {
-			why = fmt.Sprintf("publication %s can't be given %s: %v; as the owner of both: %s", k.publication, w.config.Table, err, k.addSQL(w, w.verdict.List))
+			why = refuse("as the owner of both "+k.addSQL(w, w.verdict.List), "publication %s can't be given %s (%v)", k.publication, w.config.Table, err)
 		}
-		if why != "" {
+		if !why.none() {
 			refused[w.config.Table] = why
 		}
 		changed = changed || did
@@ -111,55 +111,55 @@ func (k *keeper) dropOthers(ctx context.Context, s *session, want []wanted) (int
 }
 
 // keepTable gives the publication one table, or gives it anew where the columns or the filter differ.
-func (k *keeper) keepTable(ctx context.Context, s *session, w wanted) (changed bool, refused string, err error) {
+func (k *keeper) keepTable(ctx context.Context, s *session, w wanted) (changed bool, refused refusal, err error) {
 	held := w.facts.Published
 	if held != nil && held.Member != 0 && k.same(w) {
-		return false, "", nil
+		return false, refusal{}, nil
 	}
 	tx, err := s.Begin(ctx)
 	if err != nil {
-		return false, "", err
+		return false, refusal{}, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+ddlLockTimeout+"'"); err != nil {
-		return false, "", err
+		return false, refusal{}, err
 	}
 	if held != nil && held.Member != 0 {
 		if _, err := tx.Exec(ctx, k.dropSQL(w.config.Table)); err != nil {
-			return false, "", err
+			return false, refusal{}, err
 		}
 	}
-	if refused, err = k.tryFilter(ctx, tx, w); err != nil || refused != "" {
+	if refused, err = k.tryFilter(ctx, tx, w); err != nil || !refused.none() {
 		return false, refused, err
 	}
 	if held != nil && k.same(w) {
-		return false, "", nil // the transaction only asked how the server writes the filter
+		return false, refusal{}, nil // the transaction only asked how the server writes the filter
 	}
 	if _, err := tx.Exec(ctx, k.addSQL(w, w.verdict.List)); err != nil {
-		return false, "", err
+		return false, refusal{}, err
 	}
-	return true, "", tx.Commit(ctx)
+	return true, refusal{}, tx.Commit(ctx)
 }
 
 // tryFilter gives the publication the table with its row filter alone, asks how the server writes the filter and what it
 // reads, and takes the table out again. Nobody else sees any of it.
-func (k *keeper) tryFilter(ctx context.Context, tx pgx.Tx, w wanted) (refused string, err error) {
+func (k *keeper) tryFilter(ctx context.Context, tx pgx.Tx, w wanted) (refused refusal, err error) {
 	if w.config.Where == "" {
-		return "", nil
+		return refusal{}, nil
 	}
 	if _, err := tx.Exec(ctx, k.addSQL(w, false)); err != nil {
-		return "", err
+		return refusal{}, err
 	}
 	canonical, reads, err := readFilter(ctx, tx, k.publication, w.facts.OID)
 	if err != nil {
-		return "", err
+		return refusal{}, err
 	}
 	k.filters[w.config.Table] = filter{w.config.Where, canonical}
-	if why := refuseFilter(w.config, w.facts, w.verdict.Key, reads); why != "" {
+	if why := refuseFilter(w.config, w.facts, w.verdict.Key, reads); !why.none() {
 		return why, nil
 	}
 	_, err = tx.Exec(ctx, k.dropSQL(w.config.Table))
-	return "", err
+	return refusal{}, err
 }
 
 // same says whether the publication holds the table as it is wanted.

@@ -19,8 +19,8 @@ type roster struct {
 
 	looking sync.Mutex // held for the length of a look
 	keep    keeper
-	refused map[syncd.Table]string // by the last Keep
-	retry   time.Time              // when to try a refused Keep again
+	refused map[syncd.Table]refusal // by the last Keep
+	retry   time.Time               // when to try a refused Keep again
 
 	mu        sync.RWMutex
 	tables    []TableConfig
@@ -222,7 +222,7 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 	r.keep.user = s.server.user
 	var want []wanted
 	for _, t := range tables {
-		if n := next[t.Table]; n.verdict.Refused == "" {
+		if n := next[t.Table]; n.verdict.Refused.none() {
 			want = append(want, wanted{n.config, n.facts, n.verdict})
 		}
 	}
@@ -239,7 +239,7 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 		}
 	}
 	for t, why := range r.refused {
-		if n := next[t]; n != nil && n.verdict.Refused == "" {
+		if n := next[t]; n != nil && n.verdict.Refused.none() {
 			n.verdict = verdict{Refused: why}
 		}
 	}
@@ -282,8 +282,8 @@ func (r *roster) read(ctx context.Context, s *session, tables []TableConfig) (ma
 
 // finish makes the shape and the info of a table, or takes them over where nothing changed.
 func (r *roster) finish(ctx context.Context, s *session, n, old *rosterTable, retyped bool) error {
-	if n.verdict.Refused != "" {
-		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused}
+	if !n.verdict.Refused.none() {
+		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused.String()}
 		return nil
 	}
 	if old != nil && old.shape != nil && !retyped && reflect.DeepEqual(old.verdict, n.verdict) {
@@ -299,8 +299,8 @@ func (r *roster) finish(ctx context.Context, s *session, n, old *rosterTable, re
 		return fmt.Errorf("read the types of table %s: %w", n.config.Table, err)
 	}
 	if n.shape, err = NewShape(n.config.Table, cols, n.verdict.Key); err != nil {
-		n.verdict = verdict{Refused: err.Error()}
-		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused}
+		n.verdict = verdict{Refused: refuse("", "%v", err)}
+		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused.String()}
 		return nil
 	}
 	n.info = n.shape.Info()
