@@ -86,10 +86,8 @@ func checkJetStream(ctx context.Context, conn *nats.Conn) (*accountInfo, Finding
 		f.Detail = fmt.Sprintf("%v: start the server with -js, or a jetstream block; with accounts, enable it for this one", err)
 		return nil, f
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
 	var info accountInfo
-	m, err := conn.RequestWithContext(ctx, "$JS.API.INFO", nil)
+	m, err := request(ctx, conn, "$JS.API.INFO", nil)
 	if err == nil {
 		err = json.Unmarshal(m.Data, &info)
 	}

@@ -113,8 +113,18 @@ func (c *Client) page(ctx context.Context, endpoint string, request []byte, t sy
 	return page, nil
 }
 
-// ask sends a request and gives the whole reply.
-func (c *Client) ask(ctx context.Context, endpoint string, request []byte) ([]byte, error) {
+// ask sends a request and gives the whole reply. One that reaches a service as it stops is sent again, to another.
+func (c *Client) ask(ctx context.Context, endpoint string, request []byte) (body []byte, err error) {
+	for range 3 {
+		body, err = c.askOnce(ctx, endpoint, request)
+		if !errors.Is(err, errStopping) {
+			break
+		}
+	}
+	return body, err
+}
+
+func (c *Client) askOnce(ctx context.Context, endpoint string, request []byte) ([]byte, error) {
 	inbox := c.Conn.NewInbox()
 	// The parts ahead, and what keeps the wait alive meanwhile.
 	msgs := make(chan *nats.Msg, 4*partsAhead)
@@ -230,6 +240,8 @@ func remoteError(code string, m *nats.Msg) error {
 		return &remote{said.Error, syncd.ErrNoTable}
 	case codeFormat:
 		return &remote{said.Error, syncd.ErrFormat}
+	case codeStopping:
+		return &remote{said.Error, errStopping}
 	}
 	return errors.New(said.Error)
 }

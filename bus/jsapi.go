@@ -72,13 +72,39 @@ func (a streamAPI) call(ctx context.Context, endpoint string, req, resp any) err
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	m, err := a.conn.RequestWithContext(ctx, "$JS.API."+endpoint+"."+a.stream, body)
+	m, err := request(ctx, a.conn, "$JS.API."+endpoint+"."+a.stream, body)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(m.Data, resp)
+}
+
+// request asks JetStream. Where the connection breaks meanwhile it gives up at once: the answer would not come.
+func request(ctx context.Context, conn *nats.Conn, subject string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := whileConnected(ctx, conn)
+	defer cancel()
+	m, err := conn.RequestWithContext(ctx, subject, body)
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
+	}
+	return m, err
+}
+
+// whileConnected gives a context that ends with the connection, with ctx, or after apiTimeout.
+func whileConnected(ctx context.Context, conn *nats.Conn) (context.Context, context.CancelFunc) {
+	ctx, lost := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	status := conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	go func() {
+		select {
+		case <-status:
+			lost(nats.ErrDisconnected)
+		case <-ctx.Done():
+			lost(nil)
+		}
+		conn.RemoveStatusListener(status)
+	}()
+	return ctx, cancel
 }
 
 // streamInfo is what is needed of STREAM.INFO.
@@ -126,9 +152,7 @@ func (a streamAPI) explain(ctx context.Context, err error) error {
 
 // accountError gives why JetStream can't be used by this connection's account; nil where it can.
 func accountError(ctx context.Context, conn *nats.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	m, err := conn.RequestWithContext(ctx, "$JS.API.INFO", nil)
+	m, err := request(ctx, conn, "$JS.API.INFO", nil)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: nobody answers for it: enable it on the server (nats-server -js), or wait for its leader", ErrNoJetStream)
 	}

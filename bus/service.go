@@ -87,7 +87,7 @@ type Service struct {
 	mu       sync.Mutex
 	stopping bool
 	working  map[*task]struct{}
-	requests sync.WaitGroup
+	done     *sync.Cond // with mu: one of working is done
 	pages    sharedPages
 }
 
@@ -100,6 +100,8 @@ const (
 	partsAhead = 4
 	// clientPatience is how long a client may take for a part.
 	clientPatience = 30 * time.Second
+	// grace is how long requests at work go on when the service stops.
+	grace = time.Second
 )
 
 // endpoint is one endpoint with its count of requests.
@@ -124,7 +126,8 @@ type task struct {
 	answers  atomic.Bool // no more keepalives
 }
 
-// Run serves until ctx ends, and then waits for the requests at work, whose contexts end with it.
+// Run serves until ctx ends. Then it takes no more requests, gives those at work a second to end by themselves, and ends
+// their contexts.
 func (s *Service) Run(ctx context.Context) error {
 	endpoints := s.endpoints()
 	svc, err := micro.AddService(s.Conn, micro.Config{
@@ -142,13 +145,13 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list service %s: %w", serviceName(s.Name), err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s.mu.Lock()
-	s.stopping, s.working = false, make(map[*task]struct{})
+	s.stopping, s.working, s.done = false, make(map[*task]struct{}), sync.NewCond(&s.mu)
 	s.mu.Unlock()
 	for _, e := range endpoints {
-		err = svc.AddEndpoint(e.name, s.handler(ctx, e), micro.WithEndpointSubject(serviceSubject(s.Name, e.name)))
+		err = svc.AddEndpoint(e.name, s.handler(work, e), micro.WithEndpointSubject(serviceSubject(s.Name, e.name)))
 		if err != nil {
 			err = fmt.Errorf("list service %s, endpoint %s: %w", serviceName(s.Name), e.name, err)
 			break
@@ -157,21 +160,28 @@ func (s *Service) Run(ctx context.Context) error {
 	if err == nil {
 		s.keepAlive(ctx)
 	}
-	cancel()
-	err = errors.Join(err, s.stop(svc))
-	return err
+	return errors.Join(err, s.stop(svc, cancel))
 }
 
-// stop takes the service off the bus and waits for what is at work.
-func (s *Service) stop(svc micro.Service) error {
+// stop takes the service off the bus and waits for what is at work, whose contexts cancel ends.
+func (s *Service) stop(svc micro.Service, cancel context.CancelFunc) error {
 	err := svc.Stop()
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		err = nil
 	}
+	hurry := time.AfterFunc(grace, func() {
+		s.mu.Lock()
+		s.stopping = true
+		s.mu.Unlock()
+		cancel()
+	})
+	defer hurry.Stop()
 	s.mu.Lock()
-	s.stopping = true
-	s.mu.Unlock()
-	s.requests.Wait()
+	defer s.mu.Unlock()
+	for len(s.working) > 0 {
+		s.done.Wait()
+	}
+	s.stopping = true // what the library has yet to deliver goes to another process
 	return err
 }
 
@@ -226,16 +236,15 @@ func (s *Service) begin(t *task) error {
 		return fmt.Errorf("%d requests to %q are at work: %w", cap(t.endpoint.slots), t.endpoint.name, syncd.ErrBusy)
 	}
 	s.working[t] = struct{}{}
-	s.requests.Add(1)
 	return nil
 }
 
 func (s *Service) end(t *task) {
-	s.mu.Lock()
-	delete(s.working, t)
-	s.mu.Unlock()
 	<-t.endpoint.slots
-	s.requests.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.working, t)
+	s.done.Broadcast()
 }
 
 var errStopping = errors.New("the list service is stopping")

@@ -417,7 +417,7 @@ func TestStoppingEndsWhatIsAtWork(t *testing.T) {
 	}()
 	<-entered
 	stop()
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "stopping") {
+	if err := <-done; !errors.Is(err, errStopping) && !errors.Is(err, nats.ErrNoResponders) {
 		t.Error(err)
 	}
 }
