@@ -151,6 +151,10 @@ func (w *Watch) prepare(ctx context.Context, sql *session, repl *pgconn.PgConn, 
 			return syncd.Marker{}, fmt.Errorf("make the stream: %w", err)
 		}
 		w.Recreate = false
+		// Last lets the publisher begin: what is published goes behind what the stream holds, here nothing.
+		if _, _, _, err := w.Publisher.Last(ctx); err != nil {
+			return syncd.Marker{}, fmt.Errorf("read the stream that was made: %w", err)
+		}
 	}
 	if err := w.preparePublication(ctx, sql); err != nil {
 		return syncd.Marker{}, err
