@@ -134,26 +134,25 @@ func (s *Store) publish(next *root, touched []*writer, renumber bool, state *sin
 	s.root.Store(next)
 }
 
-// countRows gives state with the Rows of each table right. Readers may hold what it shares with the state before: that is
-// copied, not changed.
+// countRows gives state with the Rows of each table right. What a batch brings is fresh and is set; of the state before,
+// which readers hold, what changes is copied.
 func countRows(state, old *sink.State, r *root) *sink.State {
-	copied := false
+	kept := state == old
 	for t, ts := range state.Tables {
 		rows := 0
 		if tab := r.table(t); tab != nil {
 			rows = tab.rows
 		}
-		if ts == nil || ts.Rows == rows {
+		switch {
+		case ts.Rows == rows:
 			continue
-		}
-		if ts != old.Tables[t] {
+		case !kept:
 			ts.Rows = rows
 			continue
-		}
-		if !copied {
-			c := *state
-			c.Tables = maps.Clone(state.Tables)
-			state, copied = &c, true
+		case state == old:
+			c := *old
+			c.Tables = maps.Clone(old.Tables)
+			state = &c
 		}
 		c := *ts
 		c.Rows = rows

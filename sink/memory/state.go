@@ -16,6 +16,7 @@ func (e *encoder) state(s *sink.State) {
 	e.uint(s.System)
 	e.uint(uint64(s.Timeline))
 	e.uint(uint64(s.Start))
+	e.uint(uint64(s.Safe))
 	e.time(s.Sent)
 	e.time(s.Applied)
 	tables := slices.SortedFunc(maps.Keys(s.Tables), compareTables)
@@ -31,7 +32,7 @@ func (d *decoder) state() *sink.State {
 	s.Cursor = syncd.Cursor{Seq: d.uint(), Position: d.position()}
 	s.System = d.uint()
 	s.Timeline = uint32(d.number(1<<32-1, "the timeline"))
-	s.Start = syncd.LSN(d.uint())
+	s.Start, s.Safe = syncd.LSN(d.uint()), syncd.LSN(d.uint())
 	s.Sent, s.Applied = d.time(), d.time()
 	for range d.count() {
 		t := d.table()
@@ -47,6 +48,7 @@ func (e *encoder) tableState(t *sink.TableState) {
 	e.seen(t.Truncated)
 	e.uint(uint64(t.Loss))
 	e.uint(uint64(t.LastLoss))
+	e.uint(uint64(t.Ahead))
 	e.position(t.Through)
 	e.uint(uint64(len(t.Open)))
 	for _, k := range slices.Sorted(maps.Keys(t.Open)) {
@@ -57,13 +59,14 @@ func (e *encoder) tableState(t *sink.TableState) {
 	e.time(t.Verified.At)
 	e.time(t.Resynced)
 	e.str(t.Relist)
+	e.uint(uint64(t.RelistAt))
 	e.str(t.Stopped)
 	e.uint(uint64(t.Rows))
 }
 
 func (d *decoder) tableState() *sink.TableState {
 	t := &sink.TableState{Info: d.info(), Listed: d.bool(), Floor: d.snapshot(), Truncated: d.seen()}
-	t.Loss, t.LastLoss = syncd.LSN(d.uint()), syncd.LSN(d.uint())
+	t.Loss, t.LastLoss, t.Ahead = syncd.LSN(d.uint()), syncd.LSN(d.uint()), syncd.LSN(d.uint())
 	t.Through = d.position()
 	for range d.count() {
 		if t.Open == nil {
@@ -74,7 +77,8 @@ func (d *decoder) tableState() *sink.TableState {
 	}
 	t.Verified = sink.Verified{Position: d.position(), At: d.time()}
 	t.Resynced = d.time()
-	t.Relist, t.Stopped = d.str(), d.str()
+	t.Relist, t.RelistAt = d.str(), syncd.LSN(d.uint())
+	t.Stopped = d.str()
 	t.Rows = int(d.number(1<<62, "the number of rows"))
 	return t
 }
