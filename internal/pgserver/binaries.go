@@ -25,6 +25,12 @@ type binaries struct {
 
 func (b binaries) path(program string) string { return filepath.Join(b.dir, program) }
 
+// has says whether a program that not every distribution ships is there.
+func (b binaries) has(program string) bool {
+	_, err := os.Stat(b.path(program))
+	return err == nil
+}
+
 // findBinaries gives the binaries in dir, or, where dir is empty, those in PATH, or the newest where the distributions
 // put them.
 func findBinaries(ctx context.Context, dir string) (binaries, error) {

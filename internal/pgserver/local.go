@@ -71,7 +71,7 @@ func (l *local) make(ctx context.Context, o Options, origin string, prepare func
 	if err := l.initdb(ctx, password); err != nil {
 		return nil, err
 	}
-	if o.Epoch != 0 {
+	if o.Epoch != 0 && l.bin.has("pg_resetwal") {
 		if err := l.run(ctx, "pg_resetwal", "-e", strconv.FormatUint(uint64(o.Epoch), 10), "-D", l.data); err != nil {
 			return nil, err
 		}

@@ -42,8 +42,8 @@ type Options struct {
 	TCP bool
 	// Durable keeps fsync on, which a server thrown away does not need.
 	Durable bool
-	// Epoch is the epoch of the first transaction ids (their upper 32 bits). Binaries on this machine only; a container or
-	// a given server has the epoch it has.
+	// Epoch is the epoch of the first transaction ids (their upper 32 bits). Only binaries on this machine that have
+	// pg_resetwal beside them, as the distributions' have, can set it: another server has the epoch it has.
 	Epoch uint32
 	// Settings are further lines of postgresql.conf; they beat what this package sets. Not for a given server.
 	Settings map[string]string
