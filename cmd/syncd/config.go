@@ -22,7 +22,6 @@ func (c *configFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.file, "config", "c", "", "the configuration file, syncd.yaml")
 	cmd.Flags().StringArrayVar(&c.set, "set", nil, "set one key over file and environment, KEY=VALUE such as log.level=debug; may be repeated")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
-	cmd.MarkFlagRequired("config")
 	cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		keys := config.Keys()
 		for i := range keys {
@@ -34,6 +33,9 @@ func (c *configFlags) flags(cmd *cobra.Command) {
 
 // load reads the configuration for what is to run; 0 takes what it has the keys for. It can be called again.
 func (c *configFlags) load(r config.Role) (*config.Config, error) {
+	if c.file == "" {
+		return nil, usage(errors.New("the configuration is missing: -c FILE"))
+	}
 	s := config.Sources{File: c.file, Env: os.LookupEnv}
 	for _, kv := range c.set {
 		key, value, ok := strings.Cut(kv, "=")

@@ -92,7 +92,7 @@ func newRoot(began *bool) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		newGet(), newList(), newStatus(), newResync(), newDiff(),
-		newDemo(), newRun(), newSource(), newSidecar(), newTeardown(), newConfig(), newVersion(), newCompletion(),
+		newDemo(), newRun(), newSource(), newSidecar(), newCheck(), newTeardown(), newConfig(), newVersion(), newCompletion(),
 	)
 	return root
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/syncd-io/syncd/internal/harness"
 )
 
 // reexec, set in the environment, makes the test binary be syncd.
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	harness.Main(m)
 }
 
 // command gives the command line of syncd in a process of its own.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/syncd-io/syncd/internal/config"
@@ -61,9 +59,6 @@ func (d *daemonCommand) run(cmd *cobra.Command) error {
 	cfg, err := d.load(d.roles)
 	if err != nil {
 		return err
-	}
-	if d.roles != config.SourceRole|config.SidecarRole && cfg.Bus.URL.IsZero() && cfg.Bus.Embedded.Listen == "" {
-		return usage(fmt.Errorf("%s: bus.url is missing: source and sidecar of their own need a NATS between them; syncd run needs none", d.file))
 	}
 	log, level := daemon.NewLogger(cfg.Log, cmd.ErrOrStderr())
 	ctx, stop := daemon.Interrupts{Log: log}.Context(cmd.Context())

@@ -25,9 +25,12 @@ func newTeardown() *cobra.Command {
 sidecars hold stay. A sync that is only stopped keeps its slot, and Postgres keeps the log for it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load(config.SourceRole)
+			cfg, err := c.load(0)
 			if err != nil {
 				return err
+			}
+			if cfg.Source.Postgres.IsZero() {
+				return usage(fmt.Errorf("%s: source.postgres is missing: the slot and the publication are there", c.file))
 			}
 			return teardown(cmd, cfg, yes)
 		},
