@@ -517,6 +517,40 @@ func TestDoneKnowsItsLeast(t *testing.T) {
 	}
 }
 
+// TestRunWaitsForOpenKeys: a key that is being fetched when a list ends stands in the way of the claim, so it is waited for,
+// but not for ever, and not where it is parked.
+func TestRunWaitsForOpenKeys(t *testing.T) {
+	for name, tc := range map[string]struct {
+		settles  time.Duration // 0: never
+		parked   int
+		took     time.Duration
+		verified bool
+	}{
+		"settled meanwhile": {settles: 300 * time.Millisecond, took: 300 * time.Millisecond, verified: true},
+		"not settled":       {took: time.Second},
+		"parked":            {parked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, c := pair(9)
+				c.mark(s.xid+1, key(3))
+				c.state.Parked = tc.parked
+				if tc.settles > 0 {
+					time.AfterFunc(tc.settles, func() { c.update(func() { clear(c.open) }) })
+				}
+				start := time.Now()
+				got, err := once(t.Context(), runner(s, c), Options{})
+				if err != nil || got.Verified.IsZero() == tc.verified {
+					t.Errorf("%v, verified %v, want %v", err, got.Verified, tc.verified)
+				}
+				if took := time.Since(start); took < tc.took || took > tc.took+quick {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+			})
+		})
+	}
+}
+
 // TestRunEndsWithItsContext: a run that is given up in the middle waits for what it started and says why.
 func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
