@@ -461,3 +461,26 @@ func BenchmarkScan(b *testing.B) {
 		}
 	}
 }
+
+// docs/wire.md shows each golden file as it is.
+func TestTheDocumentShowsTheGoldenFiles(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "wire.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range files {
+		body, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(body) {
+			if line = bytes.TrimSpace(line); !bytes.Contains(doc, line) {
+				t.Errorf("%s: the document lacks %s", f, line)
+			}
+		}
+	}
+}
