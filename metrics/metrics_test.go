@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/bus"
 	"github.com/syncd-io/syncd/metrics"
 	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
@@ -20,9 +21,11 @@ import (
 
 // The stages take these as their observers.
 var (
-	_ source.Observer = (*metrics.Source)(nil)
-	_ sink.Observer   = (*metrics.Sidecar)(nil)
-	_ resync.Observer = (*metrics.Sidecar)(nil)
+	_ source.Observer     = (*metrics.Source)(nil)
+	_ bus.PublishObserver = (*metrics.Source)(nil)
+	_ bus.StreamObserver  = (*metrics.Sidecar)(nil)
+	_ sink.Observer       = (*metrics.Sidecar)(nil)
+	_ resync.Observer     = (*metrics.Sidecar)(nil)
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,6 +65,7 @@ func all() *prometheus.Registry {
 	c.Delay(users, 20*time.Millisecond)
 	c.Delay(users, -time.Second) // the clocks differ
 	c.Gap(users)
+	c.Resubscribed(errors.New("a heartbeat was missed"))
 	c.Repaired(users, "missing", 4)
 	c.Resynced(users, "full", "complete", 2*time.Second)
 	c.Resynced(users, "full", "failed", time.Hour)

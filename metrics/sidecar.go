@@ -15,6 +15,7 @@ type Sidecar struct {
 	rejected *prometheus.CounterVec
 	delay    *prometheus.HistogramVec
 	gaps     prometheus.Counter
+	resubs   prometheus.Counter
 	resyncs  *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	repaired *prometheus.CounterVec
@@ -44,6 +45,8 @@ func NewSidecar(reg prometheus.Registerer, state func() SidecarState) *Sidecar {
 			Name: "syncd_sidecar_delay_seconds", Help: "Time from a commit in Postgres, by its clock, until it could be read from the cache.", Buckets: delays}, []string{"table"}),
 		gaps: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "syncd_gaps_total", Help: "Losses noticed: once for each table of which deltas were missing at a marker."}),
+		resubs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "syncd_sidecar_resubscribes_total", Help: "Times that the stream's consumer had to be made anew."}),
 		resyncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "syncd_resync_total", Help: "Resyncs ended, by table, mode and result (complete, stopped, busy, canceled, failed)."}, []string{"table", "mode", "result"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -67,7 +70,7 @@ func NewSidecar(reg prometheus.Registerer, state func() SidecarState) *Sidecar {
 	for _, result := range []string{"saved", "failed"} {
 		s.saves.WithLabelValues(result)
 	}
-	reg.MustRegister(s.applied, s.rejected, s.delay, s.gaps, s.resyncs, s.took, s.repaired, s.fetched, s.settled, s.away, s.saves, s.saved, stateCollector{state})
+	reg.MustRegister(s.applied, s.rejected, s.delay, s.gaps, s.resubs, s.resyncs, s.took, s.repaired, s.fetched, s.settled, s.away, s.saves, s.saved, stateCollector{state})
 	return s
 }
 
@@ -86,6 +89,9 @@ func (s *Sidecar) Delay(t syncd.Table, d time.Duration) { s.tables.of(t).delay.O
 
 // Gap counts a loss.
 func (s *Sidecar) Gap(syncd.Table) { s.gaps.Inc() }
+
+// Resubscribed counts a consumer of the stream that had to be made anew.
+func (s *Sidecar) Resubscribed(error) { s.resubs.Inc() }
 
 // Repaired counts n rows that a list or a get put right.
 func (s *Sidecar) Repaired(t syncd.Table, kind string, n int) {

@@ -103,7 +103,7 @@ func (r *run) single(ctx context.Context, keys []syncd.Key) error {
 func get(ctx context.Context, l Lister, q syncd.GetRequest) (*syncd.Page, error) {
 	p, err := l.Get(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("get %d keys: %w", len(q.Keys), err)
+		return nil, fmt.Errorf("get %d keys: %w", len(q.Keys), &sourceError{err})
 	}
 	switch {
 	case p.Table != q.Table:

@@ -25,7 +25,7 @@ type Catalog struct {
 	Cache  TableSet
 	// Every is the time between two looks; default 10 s. A run looks too, before it begins.
 	Every time.Duration
-	// MinBackoff and MaxBackoff bound the wait after an error, which doubles. Defaults: 200 ms and 10 s.
+	// MinBackoff and MaxBackoff bound the wait after an error, which doubles. Defaults: 50 ms and 10 s.
 	MinBackoff, MaxBackoff time.Duration
 	// Logger gets a line when the source can't be asked, and when it can again; nil means quiet.
 	Logger *slog.Logger
@@ -55,7 +55,7 @@ func (c *Catalog) Step(ctx context.Context) error {
 		err = errNoTables
 	}
 	if err != nil {
-		return fmt.Errorf("ask the source for its tables: %w", err)
+		return fmt.Errorf("ask the source for its tables: %w", &sourceError{err})
 	}
 	c.mu.Lock()
 	wanted := c.wanted
@@ -86,7 +86,7 @@ func (c *Catalog) Run(ctx context.Context) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	every, low, high := cmp.Or(c.Every, 10*time.Second), cmp.Or(c.MinBackoff, 200*time.Millisecond), cmp.Or(c.MaxBackoff, 10*time.Second)
+	every, low, high := cmp.Or(c.Every, 10*time.Second), cmp.Or(c.MinBackoff, 50*time.Millisecond), cmp.Or(c.MaxBackoff, 10*time.Second)
 	for failures := 0; ; {
 		err := c.Step(ctx)
 		if ctx.Err() != nil {

@@ -106,7 +106,7 @@ func (s Schedule) next(now, started time.Time, c Candidate) (at time.Time, rank 
 	if c.Requested {
 		return time.Time{}, rankRequest, true
 	}
-	if !c.Listed || (c.Cause != "" || c.Parked > 0) && !c.Stopped {
+	if (!c.Listed || c.Cause != "" || c.Parked > 0) && !c.Stopped {
 		rank = rankCause
 		if !c.Listed {
 			rank = rankFirst

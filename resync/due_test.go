@@ -49,6 +49,7 @@ func TestDue(t *testing.T) {
 		{"stopped: a cause waits for the interval", listed(Candidate{Cause: "x", Stopped: true}), 0, false, 9 * time.Minute},
 		{"stopped a minute ago: Resynced stands, the interval counts from the end",
 			listed(Candidate{Stopped: true, Resynced: at(-time.Hour), Ended: at(time.Minute)}), 2 * time.Minute, false, 11 * time.Minute},
+		{"a first list that was stopped waits for the interval too", Candidate{Stopped: true, Ended: at(0)}, time.Minute, false, 10 * time.Minute},
 		{"stopped: asked for", listed(Candidate{Stopped: true, Requested: true}), 0, true, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package resync
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -104,7 +105,9 @@ func (f *Fetcher) Step(ctx context.Context) (did bool, wake time.Time) {
 	if err != nil {
 		o.failures++
 		o.next = time.Now().Add(f.backoff(o.failures))
-		f.Observer.Away(t, err)
+		if away := (*sourceError)(nil); errors.As(err, &away) {
+			f.Observer.Away(t, err)
+		}
 		f.Logger.Warn("fetch open keys; they are asked for again", "table", t, "keys", len(keys), "error", err)
 		return true, time.Time{}
 	}

@@ -111,6 +111,10 @@ func (r *run) compare(ctx context.Context) error {
 	}
 	r.state = s
 	r.seen = make([]uint64, 0, max(s.Rows, s.Served))
+	if s.Loss != 0 || s.Cause != "" {
+		// A list heals only what lies below its Safe, which a marker of now brings up to date.
+		r.wait.mark(ctx, s.Loss)
+	}
 	if err := r.list(ctx); err != nil {
 		return fmt.Errorf("list %s: %w", r.table, err)
 	}
@@ -154,7 +158,7 @@ func (r *run) list(ctx context.Context) error {
 		a := <-next
 		next = nil
 		if a.err != nil {
-			return a.err
+			return &sourceError{a.err}
 		}
 		if err := r.check(a.page, q); err != nil {
 			return err
@@ -309,6 +313,12 @@ func (r *run) settled(ctx context.Context) {
 		}
 	}
 }
+
+// sourceError is an error of the source: it did not answer, or not with what was asked for.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
 
 func stateOf(c Cache, t syncd.Table) (State, bool) {
 	for _, s := range c.States() {

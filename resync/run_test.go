@@ -493,6 +493,21 @@ func TestNoPageIsHeld(t *testing.T) {
 	}
 }
 
+// TestLossAsksForAMarker: a list of a table with a loss begins with a marker, so that its pages are safe enough.
+func TestLossAsksForAMarker(t *testing.T) {
+	s, c := pair(3)
+	for _, tc := range []struct {
+		loss  syncd.LSN
+		cause string
+		marks int
+	}{{0, "", 0}, {5, "", 1}, {0, "a new shape", 2}} {
+		c.state.Loss, c.state.Cause = tc.loss, tc.cause
+		if _, err := once(t.Context(), runner(s, c), Options{}); err != nil || s.asked() != tc.marks {
+			t.Errorf("%+v: %v, %d markers asked for so far", tc, err, s.asked())
+		}
+	}
+}
+
 // TestDoneKnowsItsLeast: what a list claims is the least safe of its pages and answers, and all snapshots.
 func TestDoneKnowsItsLeast(t *testing.T) {
 	s, c := pair(9)

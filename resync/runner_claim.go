@@ -111,7 +111,9 @@ func (r *Runner) observe(one *run, err error) {
 	case result == "stopped":
 		log.Error("resync stopped", append(facts, "error", err)...)
 	case err != nil:
-		r.Observer.Away(one.table, err)
+		if away := (*sourceError)(nil); errors.As(err, &away) {
+			r.Observer.Away(one.table, err)
+		}
 		log.Warn("resync did not complete; it is tried again", append(facts, "error", err)...)
 	case rep.Differences() > 0 || rep.Note != "" || !one.state.Listed:
 		log.Info("resync complete", append(facts, "verified", rep.Verified, "note", rep.Note)...)

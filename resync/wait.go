@@ -70,12 +70,15 @@ func (w *wait) within(ctx context.Context, d time.Duration, p syncd.Position) er
 	}
 }
 
+// markTimeout bounds one request for a marker.
+const markTimeout = 2 * time.Second
+
 // mark asks the source to let the stream pass an LSN. Where it can't be asked, the marker of an idle source will do.
 func (w *wait) mark(ctx context.Context, at syncd.LSN) {
 	if w.marks == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
 	if _, err := w.marks.Mark(ctx, at); err != nil {
 		w.log.Debug("ask the source for a marker", "at", at, "error", err)
