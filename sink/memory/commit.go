@@ -199,10 +199,10 @@ func (s *Store) admitBlocks(writes int) error {
 }
 
 // need is how much memory the store takes when its entries have grown by some bytes: compaction leaves a fifth of the
-// records dead, which is a quarter of the live ones.
+// records dead, which is a quarter of the live ones; of two blocks more, one is being filled and one being emptied.
 func (s *Store) need(grow int) int64 {
 	live := s.total.live + grow
-	return int64(live + live/4 + s.total.used - s.total.blocks)
+	return int64(live + live/4 + min(live/2, 2*maxBlock) + s.total.used - s.total.blocks)
 }
 
 // replaced is the size of the entries that a batch replaces or removes.

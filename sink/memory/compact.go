@@ -29,7 +29,7 @@ func (w *writer) compact() {
 // it. Of the dead, gone bytes are about to go anyway.
 func (w *writer) chooseVictim(gone int) bool {
 	s := &w.slab
-	if s.filled-s.live-gone <= s.filled/5+2*minBlock {
+	if filled := s.filled - gone; filled-s.live <= filled/5+2*minBlock {
 		return false
 	}
 	best, share := -1, 0.0

@@ -61,7 +61,6 @@ func chunks(n int) int { return (n + chunkLen - 1) / chunkLen }
 
 // apply makes the writes of a batch that w.items names.
 func (w *writer) apply(writes []sink.Write) {
-	filled, dead := w.slab.filled, w.slab.filled-w.slab.live
 	for list := w.items.sort(); len(list) > 0; {
 		l := w.leafOf(list[0].hash)
 		n := sameLeaf(list, l.depth())
@@ -69,7 +68,6 @@ func (w *writer) apply(writes []sink.Write) {
 		list = list[n:]
 	}
 	w.items.reset()
-	w.credit += compactShare * (max(0, w.slab.filled-filled) + max(0, w.slab.filled-w.slab.live-dead))
 	w.compact()
 }
 
@@ -113,7 +111,9 @@ func (w *writer) addEntry(key syncd.Key, e *sink.Entry) place {
 	if e.Row != nil {
 		w.rows++
 	}
-	return w.add(recordSize(key, e, no), func(dst []byte) { appendRecord(dst[:0], key, e, no) })
+	size := recordSize(key, e, no)
+	w.credit += compactShare * size
+	return w.add(size, func(dst []byte) { appendRecord(dst[:0], key, e, no) })
 }
 
 // take takes an entry away; its slot goes next.
@@ -122,6 +122,7 @@ func (w *writer) take(p place, r *record) {
 	if r.row != nil {
 		w.rows--
 	}
+	w.credit += compactShare * r.size
 	w.leaveOrigin(r.origin)
 	w.forget(p, r.size)
 }
