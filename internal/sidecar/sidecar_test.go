@@ -28,8 +28,14 @@ func newStore() (sink.Store, error) { return memory.New(memory.Options{}), nil }
 // keep runs a sidecar over a world while f does, and closes it.
 func keep(t *testing.T, w *world, c Config, f func(ctx context.Context, s *Sidecar)) {
 	t.Helper()
+	keepOver(t, w, w, c, f)
+}
+
+// keepOver is keep with a list service of its own.
+func keepOver(t testing.TB, w *world, source Source, c Config, f func(ctx context.Context, s *Sidecar)) {
+	t.Helper()
 	c.NewStore = newStore
-	s, err := Open(c, w, w)
+	s, err := Open(c, w, source)
 	if err != nil {
 		t.Fatal(err)
 	}
