@@ -1,0 +1,98 @@
+// Command bench measures syncd against the floor that Postgres itself sets, in one run and alternating, and prints
+// medians and ratios. It starts a Postgres of its own, builds the syncd command and runs it as its users do.
+//
+//	go run ./bench drain     1,000,000 changes already in WAL into a sidecar's cache, against pg_recvlogical to /dev/null
+//	go run ./bench latency   commit to visible in the cache at 1,000 commits a second, against a bare pglogrepl reader
+//	go run ./bench memory    resident memory of a sidecar that caches 1,000,000 rows of 200 bytes of JSON
+//	go run ./bench list      a full list of those rows (syncd resync --mode full), against COPY … TO STDOUT
+//
+// Absolute figures mean little on a shared machine; the ratios of one run are what counts.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	rounds, changes, rows int
+	tcp                   bool
+	seconds               int
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds; medians are printed")
+	flag.IntVar(&o.changes, "changes", 1_000_000, "row changes of a drain")
+	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory and list")
+	flag.BoolVar(&o.tcp, "tcp", true, "connect to Postgres by TCP; -tcp=false: by its Unix socket")
+	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency round")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|list …")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, flag.Args())
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, names []string) (err error) {
+	benches := map[string]func(context.Context, *rig, options) error{
+		"drain": drain, "latency": latency, "memory": resident, "list": list,
+	}
+	for _, n := range names {
+		if benches[n] == nil {
+			return fmt.Errorf("no benchmark %q: want drain, latency, memory or list", n)
+		}
+	}
+	for _, n := range names {
+		r, err := newRig(ctx, o.tcp)
+		if err != nil {
+			return err
+		}
+		err = benches[n](ctx, r, o)
+		if err = errors.Join(err, r.close()); err != nil {
+			return fmt.Errorf("%s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func median[T float64 | time.Duration](xs []T) T {
+	s := slices.Sorted(slices.Values(xs))
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)/2]
+}
+
+// quantile gives the value below which a share q of the samples lies. It sorts xs.
+func quantile(xs []time.Duration, q float64) time.Duration {
+	slices.Sort(xs)
+	return xs[min(len(xs)-1, int(q*float64(len(xs))))]
+}
+
+func each[T any](xs []T, f func(T) string) string {
+	var out []string
+	for _, x := range xs {
+		out = append(out, f(x))
+	}
+	return strings.Join(out, ", ")
+}
