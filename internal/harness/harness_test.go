@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -69,7 +71,9 @@ func ask(t *testing.T, c *pgx.Conn, sql string) string {
 func TestSharedServerIsContrary(t *testing.T) {
 	t.Parallel()
 	db := Database(t)
-	if got := db.Text("SELECT (pg_current_xact_id()::text::numeric / 4294967296)::int"); got != "5" && db.Server.Dir() != "" {
+	// Binaries without pg_resetwal can't set the epoch.
+	_, noReset := os.Stat(filepath.Join(db.Server.Bin(), "pg_resetwal"))
+	if got := db.Text("SELECT (pg_current_xact_id()::text::numeric / 4294967296)::int"); noReset == nil && got != "5" {
 		t.Errorf("xid epoch %s, want 5", got)
 	}
 	for k, v := range contrary {
