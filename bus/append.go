@@ -86,9 +86,27 @@ func appendTime(b []byte, t time.Time) []byte {
 	if t.Year() < 1 || t.Year() > 9999 {
 		t = time.Time{}
 	}
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
 	b = append(b, '"')
-	b = t.AppendFormat(b, "2006-01-02T15:04:05.000000Z")
+	b = appendDigits(b, year, 4, '-')
+	b = appendDigits(b, int(month), 2, '-')
+	b = appendDigits(b, day, 2, 'T')
+	b = appendDigits(b, hour, 2, ':')
+	b = appendDigits(b, minute, 2, ':')
+	b = appendDigits(b, second, 2, '.')
+	b = appendDigits(b, t.Nanosecond()/1000, 6, 'Z')
 	return append(b, '"')
+}
+
+// appendDigits appends v with n digits, and what follows them.
+func appendDigits(b []byte, v, n int, then byte) []byte {
+	b = append(b, "000000"[:n]...)
+	for i := len(b) - 1; v > 0; i-- {
+		b[i] = byte('0' + v%10)
+		v /= 10
+	}
+	return append(b, then)
 }
 
 func appendUintField(b []byte, name string, v uint64) []byte {

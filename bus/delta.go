@@ -108,7 +108,7 @@ func (p *parser) deltaField(d *syncd.Delta, name string, values *int) (ok bool) 
 		}
 	case "v":
 		if ok = p.once(deltaVersion); ok {
-			d.Version, ok = text(p, syncd.ParseVersion)
+			d.Version, ok = p.version()
 		}
 	case "x":
 		if ok = p.once(deltaXID); ok {
@@ -136,6 +136,41 @@ func (p *parser) deltaField(d *syncd.Delta, name string, values *int) (ok bool) 
 		}
 	}
 	return ok
+}
+
+// version reads a version. The changes of one commit follow each other and differ in the ordinal alone, so the rest is
+// read once.
+func (p *parser) version() (syncd.Version, bool) {
+	from := p.i
+	raw, escaped, ok := p.rawString()
+	if n := len(p.commit); ok && n > 0 && len(raw) > n && string(raw[:n]) == p.commit && !escaped {
+		if ordinal, ok := plainOrdinal(raw[n:]); ok {
+			return syncd.Version{Epoch: p.position.Epoch, LSN: p.position.LSN, Ordinal: ordinal}, true
+		}
+	}
+	if !ok {
+		return syncd.Version{}, false
+	}
+	p.i = from
+	v, ok := text(p, syncd.ParseVersion)
+	if ok && !escaped {
+		p.commit, p.position = view(raw[:bytes.LastIndexByte(raw, '-')+1]), v.Position()
+	}
+	return v, ok
+}
+
+// plainOrdinal reads a number of at most nine digits without a leading zero.
+func plainOrdinal(b []byte) (n uint32, ok bool) {
+	if len(b) == 0 || len(b) > 9 || b[0] == '0' {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + uint32(c-'0')
+	}
+	return n, true
 }
 
 func (p *parser) op(op *syncd.Op) bool {

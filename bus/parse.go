@@ -68,6 +68,9 @@ type parser struct {
 	arena []byte // holds what had to be unescaped or joined; never written again once handed out
 	ts    []byte // the last time read, since lines that follow each other mostly carry the same
 	at    time.Time
+
+	commit   string // the last version read, up to its ordinal
+	position syncd.Position
 }
 
 func (p *parser) fault() error {

@@ -336,7 +336,8 @@ func (b *packer) add(k *pack, d *syncd.Delta) error {
 		k.body = last
 	}
 	if len(k.body) > b.most {
-		return fmt.Errorf("%s: the key of %v has %d bytes and fits no message of %d bytes: raise the server's max_payload", d.Table, d.Version, len(d.Key), b.s.limit)
+		return fmt.Errorf("%s: the key of %v has %d bytes and fits no message of %d bytes: raise the server's max_payload",
+			d.Table, d.Version, len(d.Key), b.s.limit)
 	}
 	return nil
 }
@@ -356,7 +357,8 @@ func (b *packer) flush(k *pack) error {
 func (b *packer) marker(m *syncd.Marker) error {
 	data := AppendMarker(make([]byte, 0, 512), m)
 	if len(data) > b.most {
-		return fmt.Errorf("it has %d bytes, since it names %d tables, and fits no message of %d bytes: raise the server's max_payload", len(data), len(m.Counts)+len(m.Relist), b.s.limit)
+		return fmt.Errorf("it has %d bytes, since it names %d tables, and fits no message of %d bytes: raise the server's max_payload",
+			len(data), len(m.Counts)+len(m.Relist), b.s.limit)
 	}
 	return b.p.send(b.ctx, b.s, outgoing{subject: CommitSubject(b.p.Name), data: data, header: b.header(1), marker: true, through: m.Position()})
 }

@@ -484,3 +484,17 @@ func TestTheDocumentShowsTheGoldenFiles(t *testing.T) {
 		}
 	}
 }
+
+func TestTimesAreWrittenAsRFC3339(t *testing.T) {
+	for _, at := range []time.Time{when, {}, time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
+		time.Date(2026, 2, 3, 4, 5, 6, 7000, time.FixedZone("", -3600))} {
+		if got, want := string(appendTime(nil, at)), at.UTC().Format(`"2006-01-02T15:04:05.000000Z"`); got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+	for _, at := range []time.Time{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-44, 3, 15, 0, 0, 0, 0, time.UTC)} {
+		if got := string(appendTime(nil, at)); got != `"0001-01-01T00:00:00.000000Z"` {
+			t.Errorf("%v: %s", at, got)
+		}
+	}
+}
