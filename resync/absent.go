@@ -89,7 +89,9 @@ func (r *run) singles(ctx context.Context, keys iter.Seq2[syncd.Key, error]) err
 }
 
 func (r *run) single(ctx context.Context, keys []syncd.Key) error {
-	p, err := get(ctx, r.lister, syncd.GetRequest{Table: r.table, Keys: keys})
+	p, err := patiently(ctx, func() (*syncd.Page, error) {
+		return get(ctx, r.lister, syncd.GetRequest{Table: r.table, Keys: keys})
+	})
 	if err != nil {
 		return err
 	}

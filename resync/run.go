@@ -133,12 +133,19 @@ type asked struct {
 	err  error
 }
 
-// ask requests a page in the background. The channel gives exactly one answer.
+// ask requests a page in the background. The channel gives exactly one answer. A source that is busy is not asked for a
+// first page again: whoever made the run decides when. A list that has begun goes on as soon as it may.
 func (r *run) ask(ctx context.Context, q syncd.ListRequest) <-chan asked {
 	c := make(chan asked, 1)
+	list := func() (*syncd.Page, error) { return r.lister.List(ctx, q) }
 	go func() {
-		p, err := r.lister.List(ctx, q)
-		c <- asked{p, err}
+		var a asked
+		if q.Started {
+			a.page, a.err = patiently(ctx, list)
+		} else {
+			a.page, a.err = list()
+		}
+		c <- a
 	}()
 	return c
 }

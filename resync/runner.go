@@ -216,7 +216,8 @@ func (r *Runner) Running() []Progress {
 	return all
 }
 
-// Last gives the report of a table's last run that repaired, nil before the first since the start. It must not be changed.
+// Last gives the report of a table's last run that was there to repair (not of a dry one), however it ended; nil before the
+// first since the start. It must not be changed.
 func (r *Runner) Last(t syncd.Table) *Report {
 	r.init()
 	r.mu.Lock()

@@ -3,6 +3,7 @@ package resync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -14,9 +15,12 @@ func (r *Runner) claim(now time.Time) (job, *request, time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	candidates := make([]Candidate, 0, len(states))
+	can := map[syncd.Table]string{}
 	for _, s := range states {
 		candidates = append(candidates, r.candidate(s))
+		can[s.Table] = s.Refused
 	}
+	r.forget(can)
 	due, wake := Due(now, r.started, r.Schedule, candidates)
 	if len(due) == 0 {
 		return job{}, nil, wake, false
@@ -39,6 +43,29 @@ func (r *Runner) claim(now time.Time) (job, *request, time.Time, bool) {
 		r.wakeAll() // for another worker
 	}
 	return j, q, time.Time{}, true
+}
+
+// forget answers who waits for a run of a table that is gone or is refused now, and forgets those that are gone. tables says
+// which there are, and why they are refused. r.mu is held.
+func (r *Runner) forget(tables map[syncd.Table]string) {
+	for t, m := range r.memory {
+		refused, ok := tables[t]
+		if ok && refused == "" {
+			continue
+		}
+		for _, q := range m.waiting {
+			q.err = fmt.Errorf("resync %s: %w", t, syncd.ErrNoTable)
+			if ok {
+				q.err = fmt.Errorf("resync %s: %s", t, refused)
+			}
+			close(q.done)
+		}
+		m.waiting = nil
+		if !ok && m.running == nil {
+			delete(r.memory, t)
+			delete(r.reports, t)
+		}
+	}
 }
 
 // candidate joins what the cache says of a table and what is remembered of it. A cause that is new since the last run
@@ -115,7 +142,7 @@ func (r *Runner) observe(one *run, err error) {
 			r.Observer.Away(one.table, err)
 		}
 		log.Warn("resync did not complete; it is tried again", append(facts, "error", err)...)
-	case rep.Differences() > 0 || rep.Note != "" || !one.state.Listed:
+	case rep.Differences() > 0 || one.early || !one.state.Listed:
 		log.Info("resync complete", append(facts, "verified", rep.Verified, "note", rep.Note)...)
 	default:
 		log.Debug("resync complete", append(facts, "verified", rep.Verified)...)

@@ -302,6 +302,40 @@ func TestRequestThatCannotBe(t *testing.T) {
 	}
 }
 
+// TestRequestForATableThatGoes: who waits for a run is told when there won't be one.
+func TestRequestForATableThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := pair(9)
+		r, _ := stage(s, c)
+		gate := make(chan struct{})
+		c.onJudge = func(*syncd.Page, How) error { <-gate; return nil }
+		during(t, r, func(ctx context.Context) {
+			c.cause("a loss")
+			synctest.Wait() // a run stands at its first page
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := r.Request(ctx, users, Options{}); err == nil || !strings.Contains(err.Error(), "no key any more") {
+					t.Errorf("a table that is refused now: %v", err)
+				}
+			})
+			synctest.Wait()
+			c.update(func() { c.state.Refused = "no key any more" })
+			pass(ctx, time.Second)
+			c.update(func() { c.state.Refused = "" })
+			wg.Go(func() {
+				if _, err := r.Request(ctx, users, Options{}); !errors.Is(err, syncd.ErrNoTable) {
+					t.Errorf("a table that is gone: %v", err)
+				}
+			})
+			synctest.Wait()
+			c.update(func() { c.state.Table.Name = "other" })
+			pass(ctx, time.Second)
+			close(gate)
+			wg.Wait()
+		})
+	})
+}
+
 // TestRequestWhenRunEnds: nobody waits for a run that won't be made.
 func TestRequestWhenRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,8 +2,10 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -82,6 +84,27 @@ func (w *wait) mark(ctx context.Context, at syncd.LSN) {
 	defer cancel()
 	if _, err := w.marks.Mark(ctx, at); err != nil {
 		w.log.Debug("ask the source for a marker", "at", at, "error", err)
+	}
+}
+
+// busyFor is how long a source that is busy is asked again for, in the middle of a list; busyMin and busyMax bound the pauses.
+const (
+	busyFor = time.Minute
+	busyMin = 100 * time.Millisecond
+	busyMax = 5 * time.Second
+)
+
+// patiently asks the source, and again, a while, where it is busy.
+func patiently(ctx context.Context, ask func() (*syncd.Page, error)) (*syncd.Page, error) {
+	until := time.Now().Add(busyFor)
+	for pause := busyMin; ; pause = min(2*pause, busyMax) {
+		p, err := ask()
+		if !errors.Is(err, syncd.ErrBusy) || time.Now().After(until) {
+			return p, err
+		}
+		if err := sleep(ctx, time.Now().Add(pause/2+rand.N(pause/2))); err != nil {
+			return nil, err
+		}
 	}
 }
 
