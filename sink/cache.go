@@ -52,6 +52,7 @@ type Cache struct {
 	mu       sync.Mutex // held by whoever changes the cache
 	building *generation
 	scratch  map[syncd.Key]int
+	writes   []Write
 
 	serving atomic.Pointer[generation]
 	newest  atomic.Pointer[State] // the state of the building generation, else of the serving one
@@ -193,10 +194,17 @@ func (c *Cache) publish(g *generation) {
 	c.changed.wake()
 }
 
+// change begins a change of the newest generation. The caller holds mu until it was committed or given up.
+func (c *Cache) change() *change { return newChange(c.current(), c.writes[:0]) }
+
 // commit makes a change of the newest generation visible. The caller holds mu.
 func (c *Cache) commit(ch *change) error {
 	if err := ch.commit(); err != nil {
 		return fmt.Errorf("commit to the store: %w", err)
+	}
+	clear(ch.batch.Writes)
+	if c.writes = ch.batch.Writes; cap(c.writes) > maxScratch {
+		c.writes = nil
 	}
 	g := c.current()
 	c.publish(g)
@@ -228,9 +236,12 @@ func (s *State) listed() bool {
 	return true
 }
 
-// pending gives the scratch space of a change of one table, empty. The caller holds mu.
+// maxScratch is how many writes have their space kept for the next change.
+const maxScratch = 16 << 10
+
+// pending gives the space of a change of one table, empty. The caller holds mu.
 func (c *Cache) pending(n int) map[syncd.Key]int {
-	if c.scratch == nil || len(c.scratch) > 16*n+1024 {
+	if c.scratch == nil || len(c.scratch) > 16*n+1024 || len(c.scratch) > maxScratch {
 		c.scratch = make(map[syncd.Key]int, n) // a large one takes long to clear
 	}
 	clear(c.scratch)

@@ -14,7 +14,8 @@ type change struct {
 	batch Batch
 }
 
-func newChange(s Store) *change {
+// newChange begins a change of a store. buffer is space for its writes, empty.
+func newChange(s Store, buffer []Write) *change {
 	old := s.State()
 	st := *old
 	st.Tables = make(map[syncd.Table]*TableState, len(old.Tables))
@@ -23,7 +24,7 @@ func newChange(s Store) *change {
 		states = append(states, *t)
 		st.Tables[name] = &states[len(states)-1]
 	}
-	return &change{store: s, state: &st}
+	return &change{store: s, state: &st, batch: Batch{Writes: buffer}}
 }
 
 // commit makes the change visible.

@@ -93,7 +93,7 @@ func (c *Cache) find(ch *change, l *List, e syncd.Epoch) (*tableChange, error) {
 func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := newChange(c.current())
+	ch := c.change()
 	t, err := c.find(ch, l, e)
 	if err != nil {
 		return false, err
@@ -121,7 +121,7 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 func (c *Cache) claim(l *List, p syncd.Position) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := newChange(c.current())
+	ch := c.change()
 	t, err := c.find(ch, l, p.Epoch)
 	if err != nil {
 		return false, nil // another epoch or shape began meanwhile: what was proved is no longer asked for
@@ -157,7 +157,7 @@ func (c *Cache) sweep(ctx context.Context, name syncd.Table) error {
 func (c *Cache) sweepFrom(name syncd.Table, from uint64) (next uint64, more bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := newChange(c.current())
+	ch := c.change()
 	t := ch.table(name, c.pending(sweepEntries))
 	if t == nil {
 		return 0, false, nil
@@ -200,7 +200,7 @@ func covers(floor *syncd.Snapshot, e Entry) bool {
 func (c *Cache) Stop(name syncd.Table, why string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := newChange(c.current())
+	ch := c.change()
 	t := ch.state.Tables[name]
 	if t == nil {
 		return fmt.Errorf("stop the resync of %s: %w", name, syncd.ErrNoTable)

@@ -35,7 +35,7 @@ func (c *Cache) Flush(f *Flush) error {
 			return fmt.Errorf("begin epoch %d: %w", f.Marker.Epoch, err)
 		}
 	}
-	a := applier{cache: c, change: newChange(c.current()), marker: f.Marker}
+	a := applier{cache: c, change: c.change(), marker: f.Marker}
 	a.losses(f)
 	a.relists()
 	for name, deltas := range f.Deltas {

@@ -35,7 +35,7 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch := newChange(c.current())
+	ch := c.change()
 	j := judge{tableChange: ch.table(p.Table, c.pending(len(p.Rows))), cache: c, snap: p.Snapshot, dry: how.Dry}
 	for i := range p.Rows {
 		if len(p.Rows[i].JSON) == 0 {

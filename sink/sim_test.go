@@ -2,6 +2,7 @@ package sink_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -239,17 +240,18 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+var (
+	histories = flag.Uint64("histories", 300, "how many histories TestManyHistories tries of each mix")
+	firstSeed = flag.Uint64("seed", 0, "the first of their seeds; with -histories 1, and -run to choose the mix, it makes one again")
+)
+
 // TestManyHistories tries more of them, by seeds.
 func TestManyHistories(t *testing.T) {
-	seeds := uint64(1500)
-	if testing.Short() {
-		seeds = 50
-	}
 	for name, m := range mixes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range seeds {
-				if err := runSeed(seed, m, nil, bend{}); err != nil {
+			for i := range *histories {
+				if err := runSeed(*firstSeed+i, m, nil, bend{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -18,7 +18,7 @@ import (
 func (c *Cache) SetTables(infos []syncd.TableInfo) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := newChange(c.current())
+	ch := c.change()
 	gone := maps.Clone(ch.state.Tables)
 	changed := false
 	for _, info := range infos {
