@@ -48,6 +48,7 @@ const name = "syncd_demo"
 
 // Run runs the demonstration. It gives nil after Duration, and when ctx ends.
 func (d Demo) Run(ctx context.Context) (err error) {
+	fmt.Fprintln(d.Out, "starting a Postgres, a NATS, a source, a sidecar and a shop")
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
