@@ -58,7 +58,7 @@ type Source struct {
 	// MaxSlotWAL is how much WAL the slot may hold on the server: before it holds more, the slot is given up and every
 	// cache relists. Default 4GiB; 0: no limit.
 	MaxSlotWAL Bytes `yaml:"max_slot_wal" min:"0"`
-	// Tables are what is synced. Required for a source.
+	// Tables are what is synced. Required for a source, but with Manage false: then the default is all that the publication holds.
 	Tables []SourceTable `yaml:"tables"`
 }
 

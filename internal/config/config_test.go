@@ -180,6 +180,7 @@ func TestRolesNeedDifferentThings(t *testing.T) {
 		{"name: a\nbus: {url: 'nats://127.0.0.1'}", SidecarRole, ""},
 		{"name: a\nbus: {url: 'nats://127.0.0.1'}", 0, ""},
 		{"name: a\nbus: {url: 'nats://127.0.0.1'}", SourceRole, "source.tables"},
+		{"name: a\nbus: {url: 'nats://127.0.0.1'}\nsource: {postgres: x, publication: p, manage: false}", SourceRole, ""},
 		{"name: a\nsource: {postgres: x, tables: [a.b]}", SourceRole, "bus.embedded.listen"},
 		{"name: a\nsource: {postgres: x, tables: [a.b]}\nbus: {embedded: {listen: '127.0.0.1:4222'}}", SourceRole, ""},
 		{"name: a\nsource: {postgres: x, tables: [a.b]}", SourceRole | SidecarRole, ""},

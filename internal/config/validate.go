@@ -152,8 +152,8 @@ func (k *checker) required() {
 		if k.c.Source.Postgres.IsZero() && k.c.Source.PostgresFile == "" {
 			k.fault("source.postgres", "is missing: give the connection string here, in source.postgres_file or in %s", Variable("source.postgres"))
 		}
-		if len(k.c.Source.Tables) == 0 {
-			k.fault("source.tables", "is missing: name the tables to sync, such as [public.users]")
+		if len(k.c.Source.Tables) == 0 && k.c.Source.Manage {
+			k.fault("source.tables", "is missing: name the tables to sync, such as [public.users]; with source.manage: false they are the publication's")
 		}
 	}
 	if k.c.Source.Publication != "" && (len(k.c.Source.Publication) > 63 || strings.ContainsRune(k.c.Source.Publication, 0)) {
