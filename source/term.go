@@ -246,7 +246,7 @@ func (w *Watch) startError(err error) error {
 
 // run publishes until something ends it.
 func (t *term) run(ctx context.Context) error {
-	defer t.sql.close()
+	defer t.closeSQL()
 	defer t.stream.close()
 	defer close(t.ended)
 	g := newGroup(ctx)
@@ -269,6 +269,13 @@ func (t *term) run(ctx context.Context) error {
 	err := g.wait()
 	t.watch.roster.untold()
 	return t.explain(err)
+}
+
+// closeSQL closes the session once nobody uses it: marks are asked for from outside the term.
+func (t *term) closeSQL() {
+	t.asking.Lock()
+	defer t.asking.Unlock()
+	t.sql.close()
 }
 
 // explain finds, in what ended the term, what the next one has to know.
