@@ -64,7 +64,7 @@ func (r *run) brake(ctx context.Context, c counts) error {
 	if err := r.cache.Stop(r.table, why); err != nil {
 		return fmt.Errorf("mark the table: %w", err)
 	}
-	return fmt.Errorf("%w: %s", errStopped, why)
+	return fmt.Errorf("%w: %s", ErrStopped, why)
 }
 
 // singles asks for keys in batches and has the answers judged.

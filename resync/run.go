@@ -68,8 +68,8 @@ type origin struct {
 
 func originOf(p *syncd.Page) origin { return origin{p.Snapshot.Epoch, p.System, p.Timeline, p.Schema} }
 
-// errStopped says that a run would have deleted more than it may.
-var errStopped = errors.New("stopped before deleting")
+// ErrStopped says that a run would have deleted more than MaxPrune lets it, and stopped before it deleted anything.
+var ErrStopped = errors.New("stopped before deleting")
 
 // do makes the run. The report is filled in whatever happens; its Complete is true where the error is nil.
 func (r *run) do(ctx context.Context) error {

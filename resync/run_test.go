@@ -372,7 +372,7 @@ func TestBrake(t *testing.T) {
 			r := runner(s, c)
 			r.MaxPrune = tc.maxPrune
 			got, err := once(t.Context(), r, tc.o)
-			if stopped := errors.Is(err, errStopped); stopped != tc.stops || got.Complete == tc.stops {
+			if stopped := errors.Is(err, ErrStopped); stopped != tc.stops || got.Complete == tc.stops {
 				t.Fatalf("error %v, report %+v", err, got)
 			}
 			if tc.stops {

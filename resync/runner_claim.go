@@ -111,7 +111,7 @@ func (r *Runner) release(one *run, q *request, err error) {
 		switch {
 		case err == nil:
 			m.failures, m.repeats = 0, m.repeats+1
-		case errors.Is(err, errStopped):
+		case errors.Is(err, ErrStopped):
 			m.failures, m.repeats = 0, 0
 		default:
 			m.failures++
@@ -154,7 +154,7 @@ func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "complete"
-	case errors.Is(err, errStopped):
+	case errors.Is(err, ErrStopped):
 		return "stopped"
 	case errors.Is(err, syncd.ErrBusy):
 		return "busy"
