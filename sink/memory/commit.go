@@ -33,13 +33,13 @@ var errClosed = errors.New("the store is closed")
 func (s *Store) Commit(b *sink.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	old := s.root.Load()
+	if old.closed {
 		return fmt.Errorf("commit: %w", errClosed)
 	}
 	if err := s.admit(b); err != nil {
 		return fmt.Errorf("commit %d writes: %w", len(b.Writes), err)
 	}
-	old := s.root.Load()
 	next := *old
 	next.commits++
 	next.writes += uint64(len(b.Writes) + len(b.Drop))

@@ -30,6 +30,9 @@ const (
 // replace stays in memory until it is done.
 func (s *Store) WriteTo(w io.Writer) (int64, error) {
 	r := s.root.Load()
+	if r.closed {
+		return 0, fmt.Errorf("write the memory store: %w", errClosed)
+	}
 	f := &fileWriter{w: w}
 	f.write(binary.AppendUvarint([]byte(fileMagic), fileFormat))
 	f.enc.state(r.state)

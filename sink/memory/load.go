@@ -21,7 +21,7 @@ func (s *Store) ReadFrom(r io.Reader) (int64, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.root.Load().closed {
 		return f.n, fmt.Errorf("read the memory store: %w", errClosed)
 	}
 	s.writerState = f.into.writerState

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -185,6 +186,9 @@ func TestClosed(t *testing.T) {
 	}
 	if err := s.Commit(&sink.Batch{}); !errors.Is(err, errClosed) {
 		t.Errorf("commit: %v", err)
+	}
+	if n, err := s.WriteTo(io.Discard); n != 0 || !errors.Is(err, errClosed) {
+		t.Errorf("write: %d bytes, %v; an empty store in place of the one before would be the end of a checkpoint", n, err)
 	}
 	if _, err := s.ReadFrom(bytes.NewReader(stored(t, New(Options{})))); !errors.Is(err, errClosed) {
 		t.Errorf("read: %v", err)

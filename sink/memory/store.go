@@ -25,7 +25,6 @@ type Store struct {
 
 	mu sync.Mutex // held by whoever writes
 	writerState
-	closed bool
 }
 
 // writerState is what the next commit is made from.
@@ -45,6 +44,7 @@ type root struct {
 	used    int
 	commits uint64
 	writes  uint64
+	closed  bool
 }
 
 var (
@@ -58,13 +58,13 @@ func New(o Options) *Store { return newStore(o, syncd.Key.Hash) }
 // newStore takes the hash of keys, so that tests can make it collide.
 func newStore(o Options, hash func(syncd.Key) uint64) *Store {
 	s := &Store{options: o, hash: hash}
-	s.clear()
+	s.clear(false)
 	return s
 }
 
-func (s *Store) clear() {
+func (s *Store) clear(closed bool) {
 	s.writerState = writerState{writers: make(map[syncd.Table]*writer)}
-	s.root.Store(&root{state: &sink.State{Tables: map[syncd.Table]*sink.TableState{}}})
+	s.root.Store(&root{state: &sink.State{Tables: map[syncd.Table]*sink.TableState{}}, closed: closed})
 }
 
 // Load gives the entry under a key, tombstones too. It never fails.
@@ -97,12 +97,11 @@ func (s *Store) Commits() (commits, writes uint64) {
 	return r.commits, r.writes
 }
 
-// Close empties the store; views taken before stay. Commit and ReadFrom fail from now on.
+// Close empties the store; views taken before stay. Commit, ReadFrom and WriteTo fail from now on.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clear()
-	s.closed = true
+	s.clear(true)
 	return nil
 }
 
