@@ -153,7 +153,7 @@ func (k *checker) required() {
 			k.fault("source.postgres", "is missing: give the connection string here, in source.postgres_file or in %s", Variable("source.postgres"))
 		}
 		if len(k.c.Source.Tables) == 0 && k.c.Source.Manage {
-			k.fault("source.tables", "is missing: name the tables to sync, such as [public.users]; with source.manage: false they are the publication's")
+			k.fault("source.tables", "is missing: name the tables to sync, such as [public.users]")
 		}
 	}
 	if k.c.Source.Publication != "" && (len(k.c.Source.Publication) > 63 || strings.ContainsRune(k.c.Source.Publication, 0)) {
