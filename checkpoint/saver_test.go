@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -164,22 +165,37 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// fullDisk is a file system that has room or not.
+type fullDisk struct {
+	osFiles
+	full atomic.Bool
+}
+
+func (d *fullDisk) create(path string) (writeFile, error) {
+	if d.full.Load() {
+		return nil, syscall.ENOSPC
+	}
+	return d.osFiles.create(path)
+}
+
 // TestRunWithoutRoom has saves fail: each is told, the process goes on, and the file comes when there is room again.
 func TestRunWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c, seen := newFile(t), &counter{}, &attempts{start: time.Now()}
 		mustSave(t, f, []byte("before"))
-		f.fs = &faulty{fsys: osFiles{}, failAt: 2, crash: true, err: syscall.ENOSPC}
+		disk := &fullDisk{}
+		f.fs = disk
+		disk.full.Store(true)
 		var log bytes.Buffer
 		s := &Saver{File: f, Source: func() Source { return c }, Interval: time.Minute, Observer: seen, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		err := run(t, s, func() {
 			c.commit(1)
 			after(2*time.Minute + time.Second)
-			f.fs = nil
+			disk.full.Store(false)
 			mustLoad(t, f, []byte("before"))
 			after(time.Minute)
 			mustLoad(t, f, []byte(c.text()))
-			f.fs = &faulty{fsys: osFiles{}, failAt: 2, crash: true, err: syscall.ENOSPC}
+			disk.full.Store(true)
 			c.commit(1)
 		})
 		if !errors.Is(err, syscall.ENOSPC) {
