@@ -149,7 +149,7 @@ func (w *Watch) Step(ctx context.Context) error {
 func (w *Watch) lead(t *term) {
 	w.mu.Lock()
 	if t == nil && w.term != nil {
-		w.last = w.term.pump.marker()
+		w.last, w.known = w.term.pump.marker(), true
 	}
 	w.term, w.reported = t, ""
 	is := t != nil
