@@ -100,7 +100,7 @@ func (a *API) compareFailed(r *http.Request, t syncd.Table, report *resync.Repor
 		}
 	case errors.Is(err, syncd.ErrNoTable):
 		f.status = http.StatusNotFound
-	case a.stopped(t):
+	case errors.Is(err, resync.ErrStopped):
 		f.status = http.StatusConflict
 		f.text += "; look at the diff, and where the rows are to go: POST again with approve_prune=true, or `syncd resync --approve-prune`"
 	default:
@@ -112,14 +112,4 @@ func (a *API) compareFailed(r *http.Request, t syncd.Table, report *resync.Repor
 		f.report.Error = f.text
 	}
 	return f
-}
-
-// stopped says whether a table's last resync stopped before it deleted rows.
-func (a *API) stopped(t syncd.Table) bool {
-	st, err := a.state()
-	if err != nil {
-		return false
-	}
-	ts := st.Tables[t]
-	return ts != nil && ts.Stopped != ""
 }
