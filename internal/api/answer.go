@@ -20,6 +20,9 @@ type Cache interface {
 	View() sink.View
 	// Changed gives a channel that is closed at the next commit after the call. Any number of requests wait on it.
 	Changed() <-chan struct{}
+	// State gives the state of the newest generation: of a new epoch's cache, while one is being built beside the one that is
+	// read. It is not changed any more.
+	State() *sink.State
 }
 
 // failure is an answer other than the one asked for.

@@ -39,7 +39,8 @@ type fakeCache struct {
 	mu      sync.Mutex
 	now     *fakeView
 	changed chan struct{}
-	open    int // views not yet closed
+	open    int         // views not yet closed
+	newest  *sink.State // of a new epoch's cache; nil: none is being built
 }
 
 type fakeView struct {
@@ -90,6 +91,15 @@ func (c *fakeCache) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changed
+}
+
+func (c *fakeCache) State() *sink.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest != nil {
+		return c.newest
+	}
+	return c.now.state
 }
 
 func (v *fakeView) State() *sink.State { return v.state }

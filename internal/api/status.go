@@ -61,7 +61,7 @@ func (a *API) currentStatus() (Status, error) {
 	if !st.Applied.IsZero() {
 		s.LagSeconds = seconds(age(st, now))
 	}
-	s.Tables = tablesOf(st, now)
+	s.Tables = tablesOf(st, a.Cache.State(), now)
 	return s, nil
 }
 

@@ -35,6 +35,18 @@ func TestTables(t *testing.T) {
 	}
 }
 
+func TestTablesWhileANewEpochIsListed(t *testing.T) {
+	r := newRig(t)
+	r.cache.newest = &sink.State{Cursor: syncd.Cursor{Position: syncd.Position{Epoch: epoch + 1, LSN: 7}}, Tables: map[syncd.Table]*sink.TableState{
+		users: {Stopped: "it would delete 9 of 10 rows"}, pairs: {Listed: true},
+	}}
+	w := r.do("GET", "/v1/tables")
+	wantStatus(t, w, 200, `"version":"1764534000000-0/16B3748"`, `"stopped":"it would delete 9 of 10 rows","relist":"a new epoch has begun`)
+	if n := strings.Count(w.Body.String(), "a new epoch"); n != 1 {
+		t.Errorf("%d tables are said to be listed: %s", n, w.Body)
+	}
+}
+
 func TestProbes(t *testing.T) {
 	r := newRig(t)
 	wantStatus(t, r.do("GET", "/healthz"), 200, "ok")

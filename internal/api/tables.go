@@ -35,11 +35,18 @@ type Table struct {
 	Resynced *time.Time `json:"resynced"`
 }
 
-// tablesOf describes all tables of a commit, by name.
-func tablesOf(st *sink.State, now time.Time) []Table {
+// tablesOf describes all tables of a commit, by name. newest is the state of the newest generation.
+func tablesOf(st, newest *sink.State, now time.Time) []Table {
 	all := make([]Table, 0, len(st.Tables))
 	for t, ts := range st.Tables {
-		all = append(all, tableOf(t, ts, st, now))
+		out := tableOf(t, ts, st, now)
+		if n := newest.Tables[t]; n != nil && newest.Cursor.Position.Epoch != st.Cursor.Position.Epoch {
+			out.Stopped, out.Relist = n.Stopped, n.Relist
+			if out.Relist == "" && !n.Listed {
+				out.Relist = "a new epoch has begun, and what is read is of the one before until all is listed"
+			}
+		}
+		all = append(all, out)
 	}
 	slices.SortFunc(all, func(a, b Table) int { return strings.Compare(a.Table, b.Table) })
 	return all
@@ -92,6 +99,6 @@ func (a *API) listTables(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, tablesOf(st, a.now()))
+	writeJSON(w, http.StatusOK, tablesOf(st, a.Cache.State(), a.now()))
 	return nil
 }
