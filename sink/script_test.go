@@ -150,6 +150,12 @@ func newRig(t *testing.T, store sink.Store) *rig {
 
 // restart begins another process over a store.
 func (r *rig) restart(store sink.Store) {
+	r.t.Helper()
+	if r.feed != nil {
+		if err := r.feed.Close(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	r.store = store
 	r.cache = sink.New(sink.Options{
 		Store:    store,

@@ -247,9 +247,6 @@ func (s *story) resume(at syncd.LSN) {
 // restartWith begins another process: without a cache, or with an earlier one whose place the stream has lost by now.
 func (s *story) restartWith(cache string) {
 	s.t.Helper()
-	if err := s.feed.Close(); err != nil {
-		s.t.Fatal(err)
-	}
 	if cache == "lost" {
 		s.restart(storetest.NewMap())
 		s.begin()
