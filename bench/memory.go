@@ -101,12 +101,13 @@ func list(ctx context.Context, r *rig, o options) error {
 		}
 		floor = append(floor, time.Since(begin))
 		begin = time.Now()
+		sourceCPU, sidecarCPU := source.cpu(), sidecar.cpu()
 		out, err := exec.CommandContext(ctx, r.binary, "resync", "public.item", "--mode", "full", "--json", "--addr", "http://"+sidecar.addr).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("syncd resync: %w: %s", err, out)
 		}
 		ours = append(ours, time.Since(begin))
-		fmt.Printf("%s", out)
+		fmt.Printf("list: processor seconds: source and NATS %.2f, sidecar %.2f\n", (source.cpu() - sourceCPU).Seconds(), (sidecar.cpu() - sidecarCPU).Seconds())
 	}
 	text := func(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 	fmt.Printf("list of %d rows: COPY %s s (%s), full resync %s s (%s): ratio %.2f (want 3.00 or less)\n", o.rows, text(median(floor)), each(floor, text),

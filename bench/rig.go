@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -205,4 +206,16 @@ func replaceName(path, from, to string) error {
 		return err
 	}
 	return os.WriteFile(path, []byte(strings.Replace(string(b), "name: "+from+"\n", "name: "+to+"\n", 1)), 0o600)
+}
+
+// cpu gives the processor time that the process has used.
+func (d *daemon) cpu() time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	user, _ := strconv.ParseInt(f[11], 10, 64)
+	system, _ := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
 }
