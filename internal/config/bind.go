@@ -458,6 +458,7 @@ func join(path, name string) string {
 // member is one key of a struct.
 type member struct {
 	key   string
+	field string // the name in Go
 	tag   reflect.StructTag
 	value reflect.Value
 	group bool // it has keys of its own
@@ -467,14 +468,14 @@ type member struct {
 func members(v reflect.Value) []member {
 	var all []member
 	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
+		name, tag := v.Type().Field(i).Name, v.Type().Field(i).Tag
 		key := tag.Get("yaml")
 		if key == "" {
 			continue
 		}
 		f := v.Field(i)
 		_, single := f.Addr().Interface().(textSetter)
-		all = append(all, member{key, tag, f, f.Kind() == reflect.Struct && !single})
+		all = append(all, member{key, name, tag, f, f.Kind() == reflect.Struct && !single})
 	}
 	return all
 }

@@ -43,7 +43,7 @@ type Source struct {
 	ListPostgres Secret `yaml:"list_postgres"`
 	// ListPostgresFile is a file that holds ListPostgres's value.
 	ListPostgresFile string `yaml:"list_postgres_file"`
-	// ListConcurrency is how many lists and digests are read from Postgres at a time; more are told to come again
+	// ListConcurrency is how many lists and digests are read at a time; more are told to come again
 	// (429 with Retry-After). Default 2.
 	ListConcurrency int `yaml:"list_concurrency" min:"1" max:"100"`
 	// ListRate bounds the rows a second that lists read. Default 0: no limit.
@@ -95,7 +95,7 @@ type Bus struct {
 	Token Secret `yaml:"token"`
 	// TokenFile is a file that holds Token's value.
 	TokenFile string `yaml:"token_file"`
-	// TLS is for servers that ask for it. A tls:// URL needs none of it.
+	// TLS is for servers that ask for it. A tls:// address needs none of it.
 	TLS BusTLS `yaml:"tls"`
 	// Stream bounds the stream that the source makes.
 	Stream Stream `yaml:"stream"`

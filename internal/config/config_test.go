@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -423,6 +424,35 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	}
 }
 
+// update writes docs/configuration.md anew: go test ./internal/config -update.
+var update = flag.Bool("update", false, "write docs/configuration.md")
+
+func TestReferenceIsCurrent(t *testing.T) {
+	t.Parallel()
+	const file = "../../docs/configuration.md"
+	want, err := Reference()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is not what the code says: go test ./internal/config -update", file)
+	}
+	for _, key := range Keys() {
+		if last := key[strings.LastIndexByte(key, '.')+1:]; !strings.Contains(want, "| `"+last+"` |") {
+			t.Errorf("%s is not in the reference", key)
+		}
+	}
+}
+
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	text, err := Schema()
@@ -455,7 +485,7 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	interval := schema["properties"].(node)["sidecar"].(node)["properties"].(node)["resync"].(node)["properties"].(node)["interval"].(node)
-	if interval["default"] != "10m0s" || !strings.HasPrefix(interval["description"].(string), "Interval is the time") {
+	if interval["default"] != "10m0s" || !strings.HasPrefix(interval["description"].(string), "The time from one to the next") {
 		t.Errorf("interval: %v", interval)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -73,19 +74,28 @@ func fieldComments(st *ast.StructType) map[string]string {
 // object is the schema of a struct.
 func (c comments) object(v reflect.Value) node {
 	properties := node{}
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		key := f.Tag.Get("yaml")
-		if key == "" {
-			continue
-		}
-		n := c.value(v.Field(i), f.Tag)
-		if text := c[v.Type().Name()][f.Name]; text != "" {
-			n["description"] = text
-		}
-		properties[key] = n
+	for _, m := range members(v) {
+		n := c.value(m.value, m.tag)
+		n["description"] = c.describe(v, m)
+		properties[m.key] = n
 	}
 	return node{"type": "object", "additionalProperties": false, "properties": properties}
+}
+
+// describe gives a key's comment for readers of the file: without the field's name in front, and with the keys of the
+// other fields that it names.
+func (c comments) describe(v reflect.Value, m member) string {
+	text := strings.TrimPrefix(c[v.Type().Name()][m.field], m.field+" ")
+	for _, verb := range []string{"is ", "are ", "says "} {
+		text = strings.TrimPrefix(text, verb)
+	}
+	for _, other := range members(v) {
+		text = regexp.MustCompile(`\b`+other.field+`\b`).ReplaceAllString(text, "`"+other.key+"`")
+	}
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // variablePattern matches a text that takes its value from the environment.
