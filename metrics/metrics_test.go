@@ -13,6 +13,7 @@ import (
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/bus"
+	"github.com/syncd-io/syncd/checkpoint"
 	"github.com/syncd-io/syncd/metrics"
 	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
@@ -26,6 +27,7 @@ var (
 	_ bus.StreamObserver  = (*metrics.Sidecar)(nil)
 	_ sink.Observer       = (*metrics.Sidecar)(nil)
 	_ resync.Observer     = (*metrics.Sidecar)(nil)
+	_ checkpoint.Observer = (*metrics.Sidecar)(nil)
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,8 +73,8 @@ func all() *prometheus.Registry {
 	c.Resynced(users, "full", "failed", time.Hour)
 	c.Fetched(users, 5, 4)
 	c.Away(users, errors.New("no responders"))
-	c.Saved(now, nil)
-	c.Saved(now, errors.New("disk full"))
+	c.Saved(now, 2*time.Second, 1<<20, nil)
+	c.Saved(now, time.Hour, 0, errors.New("disk full"))
 	return reg
 }
 
@@ -170,6 +172,7 @@ func TestHistograms(t *testing.T) {
 		"syncd_source_ack_seconds":     "1 in 0.001 s",
 		"syncd_sidecar_delay_seconds":  "2 in 0.02 s",
 		"syncd_resync_seconds":         "1 in 2 s",
+		"syncd_checkpoint_seconds":     "1 in 2 s",
 	} {
 		if got[name] != want {
 			t.Errorf("%s saw %s, want %s", name, got[name], want)

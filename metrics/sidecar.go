@@ -24,6 +24,8 @@ type Sidecar struct {
 	away     *prometheus.CounterVec
 	saves    *prometheus.CounterVec
 	saved    prometheus.Gauge
+	saving   prometheus.Histogram
+	size     prometheus.Gauge
 
 	tables perTable[sidecarTable]
 }
@@ -63,6 +65,10 @@ func NewSidecar(reg prometheus.Registerer, state func() SidecarState) *Sidecar {
 			Name: "syncd_checkpoint_saves_total", Help: "Checkpoints written, by result (saved, failed)."}, []string{"result"}),
 		saved: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "syncd_checkpoint_timestamp_seconds", Help: "When the last checkpoint was written, in Unix time; 0: none was since the start."}),
+		saving: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "syncd_checkpoint_seconds", Help: "Time to write a checkpoint.", Buckets: delays}),
+		size: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "syncd_checkpoint_bytes", Help: "Size of the last checkpoint that was written; 0: none was since the start."}),
 	}
 	s.tables.make = func(table string) *sidecarTable {
 		return &sidecarTable{applied: newOpCounters(s.applied, table), delay: s.delay.WithLabelValues(table)}
@@ -70,7 +76,7 @@ func NewSidecar(reg prometheus.Registerer, state func() SidecarState) *Sidecar {
 	for _, result := range []string{"saved", "failed"} {
 		s.saves.WithLabelValues(result)
 	}
-	reg.MustRegister(s.applied, s.rejected, s.delay, s.gaps, s.resubs, s.resyncs, s.took, s.repaired, s.fetched, s.settled, s.away, s.saves, s.saved, stateCollector{state})
+	reg.MustRegister(s.applied, s.rejected, s.delay, s.gaps, s.resubs, s.resyncs, s.took, s.repaired, s.fetched, s.settled, s.away, s.saves, s.saved, s.saving, s.size, stateCollector{state})
 	return s
 }
 
@@ -115,14 +121,17 @@ func (s *Sidecar) Fetched(t syncd.Table, n, settled int) {
 // Away counts a list or a get that the source did not answer.
 func (s *Sidecar) Away(t syncd.Table, _ error) { s.away.WithLabelValues(t.String()).Inc() }
 
-// Saved counts a checkpoint, and takes note of when it was written; err says why it could not be.
-func (s *Sidecar) Saved(at time.Time, err error) {
+// Saved counts an attempt to write a checkpoint: when it ended, how long it took and how large the file is; err says why the
+// one before is still there.
+func (s *Sidecar) Saved(at time.Time, took time.Duration, bytes int64, err error) {
 	if err != nil {
 		s.saves.WithLabelValues("failed").Inc()
 		return
 	}
 	s.saves.WithLabelValues("saved").Inc()
 	s.saved.Set(float64(at.UnixMilli()) / 1000)
+	s.saving.Observe(seconds(took))
+	s.size.Set(float64(bytes))
 }
 
 // SidecarState is what a sidecar knows at one moment.

@@ -39,7 +39,7 @@ func (p *process) openSidecar() (part, error) {
 	}
 	s.sidecar, err = sidecar.Open(sidecar.Config{
 		Name: p.Config.Name, Tables: tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
-		MaxPrune: c.Resync.MaxPrune, NewStore: newStore(c), Registerer: p.registry, Logger: log,
+		MaxPrune: c.Resync.MaxPrune, NewStore: newStore(c), Data: c.Data, Registerer: p.registry, Logger: log,
 	}, stream, source)
 	if err != nil {
 		return nil, err

@@ -85,8 +85,8 @@ func TestResyncHoldsLittle(t *testing.T) {
 func BenchmarkResync(b *testing.B) {
 	big := &bigTable{world: newWorld(1), rows: 200_000}
 	keepOver(b, big.world, big, Config{MaxPrune: 0.5}, func(ctx context.Context, s *Sidecar) {
-		for s.Ready() != nil {
-			<-s.Cache().Changed()
+		for changed := s.Cache().Changed(); s.Ready() != nil; changed = s.Cache().Changed() {
+			<-changed
 		}
 		b.ReportAllocs()
 		for b.Loop() {

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/checkpoint"
 	"github.com/syncd-io/syncd/metrics"
 	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
@@ -35,6 +37,9 @@ type Config struct {
 	MaxPrune float64
 	// NewStore makes an empty store: for the cache, and for that of each new epoch.
 	NewStore func() (sink.Store, error)
+	// Data is the directory that the cache is kept in between two runs, by stores that can be written to a file; it is made
+	// where there is none. Empty: nothing is kept.
+	Data string
 	// Registerer takes the metrics; nil: nobody sees them.
 	Registerer prometheus.Registerer
 	// Logger gets what stages do and can't do; nil: quiet.
@@ -58,10 +63,13 @@ type Sidecar struct {
 	runner  *resync.Runner
 	fetcher *resync.Fetcher
 	metrics *metrics.Sidecar
+	dir     *checkpoint.Dir   // nil: nothing is kept
+	saver   *checkpoint.Saver // nil: nothing is kept
 }
 
 // Open makes a sidecar of what is on disk, or of an empty cache; it can be read from then on. It starts nothing and waits for
-// neither stream nor source.
+// neither stream nor source. A file that is no good is put aside with a warning, and everything is listed anew; a directory
+// that another process uses, and a cache on disk that is too large for the store, are errors.
 func Open(c Config, stream sink.Stream, source Source) (*Sidecar, error) {
 	s := &Sidecar{config: c, log: c.Logger, source: source}
 	if s.log == nil {
@@ -71,13 +79,16 @@ func Open(c Config, stream sink.Stream, source Source) (*Sidecar, error) {
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
-	store, err := c.NewStore()
+	store, err := s.load()
 	if err != nil {
-		return nil, fmt.Errorf("make the cache's store: %w", err)
+		return nil, errors.Join(err, s.unlock())
 	}
 	s.metrics = metrics.NewSidecar(reg, s.state)
 	s.cache = sink.New(sink.Options{Store: store, New: c.NewStore, Observer: s.metrics, Log: s.log.With("stage", "cache")})
 	s.feed = &sink.Feed{Stream: stream, Cache: s.cache, Log: s.log.With("stage", "feed")}
+	if s.saver != nil {
+		s.saver.Observer = s.metrics
+	}
 	s.compose()
 	return s, nil
 }
@@ -107,18 +118,20 @@ func seed() uint64 {
 }
 
 // Run keeps the cache until ctx ends, or until a message needs a newer program, whose error it returns. When it returns
-// everything it started has ended; the cache can be read until Close.
+// everything it started has ended and the cache was written to disk; it can be read until Close.
 func (s *Sidecar) Run(ctx context.Context) error {
+	saved := s.save(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.feed.Run(ctx) })
-	g.Go(func() error { return s.catalog.Run(ctx) })
-	g.Go(func() error { return s.runner.Run(ctx) })
-	g.Go(func() error { return s.fetcher.Run(ctx) })
-	return g.Wait()
+	for _, stage := range []func(context.Context) error{s.feed.Run, s.catalog.Run, s.runner.Run, s.fetcher.Run} {
+		g.Go(func() error { return stage(ctx) })
+	}
+	err := g.Wait()
+	saved()
+	return err
 }
 
-// Close gives the cache up: views that are open stay valid, and no more are given. Run must have returned.
-func (s *Sidecar) Close() error { return s.cache.Close() }
+// Close gives the cache and its directory up: views that are open stay valid, and no more are given. Run must have returned.
+func (s *Sidecar) Close() error { return errors.Join(s.cache.Close(), s.unlock()) }
 
 // Cache is the cache, to be read.
 func (s *Sidecar) Cache() *sink.Cache { return s.cache }
@@ -177,6 +190,7 @@ func (s *Sidecar) state() metrics.SidecarState {
 	}
 	defer v.Close()
 	st := v.State()
+	newest := s.cache.State() // of a new epoch's cache, while one is being built: that is where lists stop
 	out.Ready = s.cache.Ready() == nil
 	if !st.Applied.IsZero() {
 		out.Age = max(now.Sub(st.Sent), now.Sub(st.Applied), 0)
@@ -184,7 +198,7 @@ func (s *Sidecar) state() metrics.SidecarState {
 	for name, t := range st.Tables {
 		out.Tables = append(out.Tables, metrics.TableState{
 			Table: name, Rows: t.Rows, Verified: t.Verified.At, Open: len(t.Open), Parked: parked(t),
-			Listed: t.Listed, Lossy: t.Loss != 0, Stopped: t.Stopped != "",
+			Listed: t.Listed, Lossy: t.Loss != 0, Stopped: t.Stopped != "" || newest.Tables[name] != nil && newest.Tables[name].Stopped != "",
 		})
 	}
 	return out

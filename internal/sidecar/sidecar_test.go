@@ -34,11 +34,23 @@ func keep(t *testing.T, w *world, c Config, f func(ctx context.Context, s *Sidec
 // keepOver is keep with a list service of its own.
 func keepOver(t testing.TB, w *world, source Source, c Config, f func(ctx context.Context, s *Sidecar)) {
 	t.Helper()
+	run(t, open(t, w, source, c), f)
+}
+
+// open opens a sidecar with a store in memory.
+func open(t testing.TB, w *world, source Source, c Config) *Sidecar {
+	t.Helper()
 	c.NewStore = newStore
 	s, err := Open(c, w, source)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// run runs a sidecar while f does, and closes it.
+func run(t testing.TB, s *Sidecar, f func(ctx context.Context, s *Sidecar)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -314,4 +326,48 @@ func anyHistory(t *testing.T, seed uint64) int {
 		}
 	})
 	return o.claims
+}
+
+// TestEmptiedTableOfANewEpochWaitsForApproval: where a new epoch begins with a table that lost its rows, the old rows are
+// read on, the table is marked, and an approved resync has the new ones take their place.
+func TestEmptiedTableOfANewEpochWaitsForApproval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		for i := range 20 {
+			w.write(key(i), true)
+		}
+		show(w)
+		w.publish()
+		keep(t, w, Config{MaxPrune: 0.5, Interval: time.Minute}, func(ctx context.Context, s *Sidecar) {
+			pass(3 * time.Second)
+			before := w.rows()
+			w.restore()
+			for i := range 15 {
+				w.write(key(i), false)
+			}
+			show(w)
+			w.publish()
+			pass(10 * time.Minute)
+			if got := content(s.Cache()); !maps.Equal(got, before) {
+				t.Errorf("%d rows are read, want the 20 of the old epoch", len(got))
+			}
+			if st := s.state(); !st.Tables[0].Stopped {
+				t.Errorf("not marked: %+v", st.Tables[0])
+			}
+			if n := w.asked(); n > 60 {
+				t.Errorf("%d lists in 10 minutes: it spins", n)
+			}
+			if _, err := s.Request(ctx, things, resync.Options{}); !errors.Is(err, resync.ErrStopped) {
+				t.Errorf("without approval: %v", err)
+			}
+			rep, err := s.Request(ctx, things, resync.Options{ApprovePrune: true})
+			if err != nil || !rep.Complete {
+				t.Fatalf("%+v, %v", rep, err)
+			}
+			pass(time.Second)
+			if got := content(s.Cache()); !maps.Equal(got, w.rows()) || s.state().Tables[0].Stopped {
+				t.Errorf("after approval: %v, want %v", got, w.rows())
+			}
+		})
+	})
 }

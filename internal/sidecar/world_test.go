@@ -193,6 +193,13 @@ func (w *world) restore() {
 
 var errAway = errors.New("no responders")
 
+// asked counts the lists and gets.
+func (w *world) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.requests
+}
+
 func (w *world) answer() error {
 	w.requests++
 	switch {
