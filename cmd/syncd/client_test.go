@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/syncd-io/syncd/internal/harness"
 	"github.com/syncd-io/syncd/resync"
 )
 
@@ -182,4 +185,30 @@ func TestStatus(t *testing.T) {
 	f.run(t, "status", "--json").want(t, 0, ready)
 	f.answers["GET /v1/status"] = answerOf{200, `{"name":"shop","bus":"away","waits_for":"the first list"}`}
 	f.run(t, "status").want(t, exitNo, "not ready: the first list", "no marker yet")
+}
+
+func TestProgress(t *testing.T) {
+	f := newFakeSidecar(t, map[string]answerOf{
+		"GET /v1/status": {200, `{"running":[{"table":"public.other","rows":1},{"table":"public.users","mode":"full","rows":1200,"expected":4000}]}`},
+	})
+	c := &comparer{client: client{addr: f.URL}}
+	if err := c.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &lockedBuffer{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.poll(ctx, out, "public.users")
+	}()
+	harness.Eventually(t, "the bar to show", func() error {
+		if !strings.Contains(out.String(), "1200/4000") {
+			return errors.New(out.String())
+		}
+		return nil
+	})
+	cancel()
+	<-done
 }

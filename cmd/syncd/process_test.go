@@ -313,6 +313,12 @@ func TestServersThatAreAwayAreWaitedFor(t *testing.T) {
 			return nil
 		})
 		s.ask("get", "public.people", "7").want(t, 0) // reads go on
+		sidecar.stop(syscall.SIGTERM, 0)
+		sidecar = start(t, "sidecar", "-c", s.file, "--set", "metrics.listen=")
+		sidecar.says("reads are answered")
+		s.ask("get", "public.people", "7").want(t, 0, `{"id":7,"name":"person 7"}`) // from disk
+		s.ask("get", "public.people", "7", "--max-age", "1ms").want(t, exitNo, "old")
+		s.ask("status").want(t, exitNo, "not ready", "never reached")
 		if err := n.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +327,7 @@ func TestServersThatAreAwayAreWaitedFor(t *testing.T) {
 		sidecar.stop(syscall.SIGTERM, 0)
 	})
 	t.Run("Postgres", func(t *testing.T) {
-		p := start(t, "run", "-c", s.file, "--set", "bus.url=", "--set", "source.postgres=postgres://nobody:s3cret@127.0.0.1:1/none", "--set", "bus.embedded.dir="+s.dir+"/other")
+		p := start(t, "run", "-c", s.file, "--set", "bus.url=", "--set", "source.postgres=postgres://nobody:s3cret@127.0.0.1:1/none", "--set", "bus.embedded.dir="+s.dir+"/other", "--set", "sidecar.data="+s.dir+"/none")
 		p.says("127.0.0.1")
 		s.ask("get", "public.people", "7").want(t, exitNo)
 		p.stop(syscall.SIGTERM, 0)

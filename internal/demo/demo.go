@@ -49,6 +49,11 @@ const name = "syncd_demo"
 // Run runs the demonstration. It gives nil after Duration, and when ctx ends.
 func (d Demo) Run(ctx context.Context) (err error) {
 	fmt.Fprintln(d.Out, "starting a Postgres, a NATS, a source, a sidecar and a shop")
+	defer func() {
+		if err == nil {
+			fmt.Fprintln(d.Out, "all of it is stopped and removed")
+		}
+	}()
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
