@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"html/template"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -62,6 +63,14 @@ func (a *API) currentStatus() (Status, error) {
 		s.LagSeconds = seconds(age(st, now))
 	}
 	s.Tables = tablesOf(st, a.Cache.State(), now)
+	if s.Running == nil {
+		s.Running = []Progress{} // an array in JSON too
+	}
+	reports := make([]*resync.Report, len(s.Reports))
+	for i, r := range s.Reports {
+		reports[i] = reportOf(r)
+	}
+	s.Reports = reports
 	return s, nil
 }
 
@@ -89,7 +98,9 @@ func (a *API) getHealth(w http.ResponseWriter, _ *http.Request, notReady error) 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"seconds": func(s *float64) string { return strconv.FormatFloat(*s, 'f', 1, 64) + " s" },
+}).Parse(pageText))
 
 // getPage shows the status to people. The page runs no script and loads nothing.
 func (a *API) getPage(w http.ResponseWriter, r *http.Request) error {

@@ -70,7 +70,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("status %s", w.Body)
 	}
 	r.cache.commit(func(v *fakeView) { *v.state = sink.State{} })
-	wantStatus(t, r.do("GET", "/v1/status"), 200, `"version":""`, `"lag_seconds":null`, `"tables":[]`)
+	wantStatus(t, r.do("GET", "/v1/status"), 200, `"running":[],"reports":[]`, `"version":""`, `"lag_seconds":null`, `"tables":[]`)
 }
 
 func TestMetrics(t *testing.T) {
@@ -87,8 +87,12 @@ func TestPage(t *testing.T) {
 	r.cache.commit(func(v *fakeView) {
 		v.table(syncd.Table{Schema: "public", Name: "<script>"}, "id").Info.Error = "it has <no> key"
 	})
+	r.cache.commit(func(v *fakeView) { v.state.Tables[users].Verified.At = r.clock.Add(-time.Minute) })
 	w := r.do("GET", "/")
-	wantStatus(t, w, 200, "syncd shop", "public.users", "&lt;script&gt;", "it has &lt;no&gt; key", "Ready")
+	if strings.Contains(w.Body.String(), "%!") {
+		t.Errorf("a value is printed wrongly: %s", w.Body)
+	}
+	wantStatus(t, w, 200, "0.2 s behind", "60.0 s ago", "never", "syncd shop", "public.users", "&lt;script&gt;", "it has &lt;no&gt; key", "Ready")
 	if strings.Contains(w.Body.String(), "<script>") || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("the page is open to scripts: %s", w.Body)
 	}
