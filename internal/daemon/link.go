@@ -16,10 +16,11 @@ import (
 // link is a sidecar's way to NATS before there is one: what follows the stream waits until it is connected, what asks the
 // source is told at once that it is not. So a cache that was kept on disk is read while NATS is away.
 type link struct {
-	config bus.Config
-	name   string
-	up     chan struct{} // closed once connected
-	ends   atomic.Pointer[ends]
+	config   bus.Config
+	name     string
+	observer bus.StreamObserver // set before run; nil: none
+	up       chan struct{}      // closed once connected
+	ends     atomic.Pointer[ends]
 }
 
 // ends are what a connection is used for.
@@ -48,7 +49,7 @@ func (l *link) run(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	defer conn.Close()
-	l.ends.Store(&ends{conn, &bus.Stream{Conn: conn, Name: l.name, Log: l.config.Log}, &bus.Client{Conn: conn, Name: l.name}})
+	l.ends.Store(&ends{conn, &bus.Stream{Conn: conn, Name: l.name, Log: l.config.Log, Observer: l.observer}, &bus.Client{Conn: conn, Name: l.name}})
 	close(l.up)
 	<-ctx.Done()
 	return nil

@@ -45,6 +45,7 @@ func (p *process) openSidecar() (part, error) {
 		return nil, err
 	}
 	p.closers = append(p.closers, s.sidecar)
+	s.link.observer = s.sidecar
 	if err := s.openAPI(); err != nil {
 		return nil, err
 	}

@@ -161,6 +161,9 @@ func (s *Sidecar) SetTables(ctx context.Context, tables []syncd.Table) error {
 	return s.catalog.Step(ctx)
 }
 
+// Resubscribed counts that the stream's consumer had to be made anew, as bus.StreamObserver says.
+func (s *Sidecar) Resubscribed(err error) { s.metrics.Resubscribed(err) }
+
 // Running says how far the comparisons are that are under way, by table.
 func (s *Sidecar) Running() []resync.Progress {
 	all := s.runner.Running()
