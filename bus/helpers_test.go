@@ -18,11 +18,15 @@ import (
 )
 
 // shared is one server for the tests that neither stop it nor set it up their own way; each uses a sync of its own name.
-var shared = sync.OnceValues(func() (*natsserver.Server, error) {
-	return natsserver.Start(natsserver.Config{Dir: filepath.Join(sharedDir, "nats")})
+var shared = sync.OnceValues(func() (s *natsserver.Server, err error) {
+	sharedServer, err = natsserver.Start(natsserver.Config{Dir: filepath.Join(sharedDir, "nats")})
+	return sharedServer, err
 })
 
-var sharedDir string
+var (
+	sharedDir    string
+	sharedServer *natsserver.Server // nil until a test needs it
+)
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)

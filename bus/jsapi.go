@@ -26,8 +26,12 @@ const (
 	codeExpectedStream       = 10060
 )
 
-// apiTimeout bounds one question to JetStream.
-const apiTimeout = 5 * time.Second
+// readTimeout bounds one question to JetStream, which may vanish in a change of leader and is asked again; apiTimeout
+// bounds a change.
+const (
+	readTimeout = 2 * time.Second
+	apiTimeout  = 5 * time.Second
+)
 
 // apiError is an error that JetStream answered with.
 type apiError struct {
@@ -81,7 +85,7 @@ func (a streamAPI) call(ctx context.Context, endpoint string, req, resp any) err
 
 // request asks JetStream. Where the connection breaks meanwhile it gives up at once: the answer would not come.
 func request(ctx context.Context, conn *nats.Conn, subject string, body []byte) (*nats.Msg, error) {
-	ctx, cancel := whileConnected(ctx, conn)
+	ctx, cancel := whileConnected(ctx, conn, readTimeout)
 	defer cancel()
 	m, err := conn.RequestWithContext(ctx, subject, body)
 	if errors.Is(err, context.Canceled) {
@@ -90,10 +94,10 @@ func request(ctx context.Context, conn *nats.Conn, subject string, body []byte) 
 	return m, err
 }
 
-// whileConnected gives a context that ends with the connection, with ctx, or after apiTimeout.
-func whileConnected(ctx context.Context, conn *nats.Conn) (context.Context, context.CancelFunc) {
+// whileConnected gives a context that ends with the connection, with ctx, or after d.
+func whileConnected(ctx context.Context, conn *nats.Conn, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, lost := context.WithCancelCause(ctx)
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d)
 	status := conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	go func() {
 		select {

@@ -20,8 +20,8 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	sharedDir = dir
 	code := m.Run()
-	if s, err := shared(); err == nil {
-		if err := s.Close(); err != nil {
+	if sharedServer != nil {
+		if err := sharedServer.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

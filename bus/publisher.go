@@ -187,6 +187,29 @@ func (p *Publisher) Create(ctx context.Context, recreate bool) error {
 	return nil
 }
 
+// DeleteStream removes a sync's stream, for good. One that is not of syncd's making is left, with an error; existed is false
+// where there was none.
+func DeleteStream(ctx context.Context, conn *nats.Conn, name string) (existed bool, err error) {
+	info, err := streamAPI{conn, StreamName(name)}.info(ctx)
+	if errors.Is(err, syncd.ErrNoStream) {
+		return false, nil
+	}
+	if err == nil {
+		err = checkOurs(info.Config, name)
+	}
+	if err != nil {
+		return false, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return false, err
+	}
+	if err := js.DeleteStream(ctx, StreamName(name)); err != nil {
+		return false, fmt.Errorf("delete stream %s: %w", StreamName(name), err)
+	}
+	return true, nil
+}
+
 // Acked gives the position of the last marker that JetStream has acknowledged, with everything before it, and a channel
 // that is closed when that moves or publishing ends.
 func (p *Publisher) Acked() (syncd.Position, <-chan struct{}) {

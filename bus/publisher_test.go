@@ -217,7 +217,11 @@ func TestAForeignMessageInTheTailIsNoticed(t *testing.T) {
 	for err == nil {
 		_, moved := p.Acked()
 		if err = p.Err(); err == nil {
-			<-moved
+			select {
+			case <-moved:
+			case <-ctx.Done():
+				t.Fatal("never noticed")
+			}
 		}
 	}
 	if !errors.Is(err, syncd.ErrFenced) || !strings.Contains(err.Error(), "message 3") {
@@ -254,11 +258,10 @@ func TestServerRestartsAmidPublishing(t *testing.T) {
 	nc := testConn(t, srv)
 	p := testPublisher(t, nc, func(p *Publisher) { p.AckTimeout = time.Second })
 	sub := subscribe(t, testStream(t, testConn(t, srv)), syncd.Cursor{}) // goes on over the restarts, too
+	restart := make(chan struct{}, 3)
 	restarted := make(chan error, 1)
 	go func() {
-		for range 3 {
-			_, moved := p.Acked()
-			<-moved
+		for range restart {
 			srv.Stop()
 			if err := srv.Start(); err != nil {
 				restarted <- err
@@ -268,8 +271,13 @@ func TestServerRestartsAmidPublishing(t *testing.T) {
 		restarted <- nil
 	}()
 	for i := range flushes {
+		if i%300 == 100 {
+			waitAcked(t, p, syncd.LSN(i-50)) // so that each restart meets messages of its own
+			restart <- struct{}{}
+		}
 		publish(t, p, testFlush(syncd.LSN(i), syncd.LSN(i+1), 3))
 	}
+	close(restart)
 	if err := <-restarted; err != nil {
 		t.Fatal(err)
 	}
@@ -369,8 +377,19 @@ func TestStreamsThatAreNotOursAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.want, err)
 		}
+		if c.cfg.Name == StreamName(name) {
+			if _, err := DeleteStream(ctx, nc, name); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("deleting %s: %v", c.want, err)
+			}
+		}
 		if err := js.DeleteStream(ctx, c.cfg.Name); err != nil {
 			t.Fatal(err)
+		}
+	}
+	testPublisher(t, nc, nil)
+	for _, want := range []bool{true, false} {
+		if existed, err := DeleteStream(ctx, nc, name); err != nil || existed != want {
+			t.Errorf("deleting ours: %v, %v", existed, err)
 		}
 	}
 }

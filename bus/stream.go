@@ -109,20 +109,3 @@ func (s *Stream) Read(ctx context.Context, from, to uint64) ([]syncd.Message, er
 	}
 	return list, bad
 }
-
-// Consumers reads how many consumers of the stream are there, dead ones that the server has not yet taken away too.
-func (s *Stream) consumers(ctx context.Context) (int, error) {
-	var resp struct {
-		Error *apiError `json:"error"`
-		State struct {
-			Consumers int `json:"consumer_count"`
-		} `json:"state"`
-	}
-	if err := s.api().call(ctx, "STREAM.INFO", struct{}{}, &resp); err != nil {
-		return 0, err
-	}
-	if resp.Error != nil {
-		return 0, resp.Error
-	}
-	return resp.State.Consumers, nil
-}

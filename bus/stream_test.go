@@ -15,6 +15,23 @@ import (
 	"github.com/syncd-io/syncd/internal/natsserver"
 )
 
+// consumers counts the consumers of the stream, dead ones that the server has not yet taken away too.
+func (s *Stream) consumers(ctx context.Context) (int, error) {
+	var resp struct {
+		Error *apiError `json:"error"`
+		State struct {
+			Consumers int `json:"consumer_count"`
+		} `json:"state"`
+	}
+	if err := s.api().call(ctx, "STREAM.INFO", struct{}{}, &resp); err != nil {
+		return 0, err
+	}
+	if resp.Error != nil {
+		return 0, resp.Error
+	}
+	return resp.State.Consumers, nil
+}
+
 func cursor(seq uint64, lsn syncd.LSN) syncd.Cursor {
 	return syncd.Cursor{Seq: seq, Position: syncd.Position{Epoch: 1, LSN: lsn}}
 }

@@ -249,7 +249,7 @@ func (b *subscription) start(ctx context.Context) error {
 	if b.sub, err = b.s.Conn.ChanSubscribe(b.inbox+".*", b.msgs); err != nil {
 		return err
 	}
-	create, cancel := whileConnected(ctx, b.s.Conn)
+	create, cancel := whileConnected(ctx, b.s.Conn, apiTimeout)
 	defer cancel()
 	_, err = js.CreateConsumer(create, StreamName(b.s.Name), jetstream.ConsumerConfig{
 		Name:              b.consumer,
