@@ -125,8 +125,8 @@ func (c *Cache) Cursor() syncd.Cursor { return c.State().Cursor }
 // Changed gives a channel that is closed at the next commit after the call, of either generation.
 func (c *Cache) Changed() <-chan struct{} { return c.changed.next() }
 
-// Wait waits until the cache that is read is complete through p, in the tables named, or in all that it serves where none
-// is named. A position of an older epoch than the cache's is reached at once.
+// Wait waits until the cache that is read is complete through p, in the tables named, or in all that are not refused where
+// none is named. A position of an older epoch than the cache's is reached at once.
 func (c *Cache) Wait(ctx context.Context, p syncd.Position, tables ...syncd.Table) error {
 	return c.until(ctx, func() bool {
 		v := c.View()

@@ -788,7 +788,7 @@ func TestDeltasOfAnotherShape(t *testing.T) {
 }
 
 func TestAStoreThatFails(t *testing.T) {
-	store := &flaky{Map: storetest.NewMap()}
+	store := &flaky{Store: storetest.NewMap()}
 	r := newRig(t, store)
 	r.tables(people)
 	r.at(1, 100)

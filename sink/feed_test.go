@@ -344,7 +344,7 @@ func TestFeedTooOld(t *testing.T) {
 // A store that fails costs nothing: the feed comes again from the cursor.
 func TestFeedStoreFails(t *testing.T) {
 	r := following(t)
-	store := &flaky{Map: r.store.(*storetest.Map)}
+	store := &flaky{Store: r.store}
 	r.restart(store)
 	r.drain()
 	r.stream.sent(100, 110, upsert(110, 1, 1, person(1, 1, "a")))
@@ -396,14 +396,11 @@ func TestFeedRun(t *testing.T) {
 		r := newRig(t, storetest.NewMap())
 		r.tables(people)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r.stream.broken = errors.New("no connection")
+		r.stream.broken, r.stream.until = errors.New("no connection"), time.Now().Add(time.Minute)
+		r.stream.sent(0, 10, upsert(10, 1, 1, person(1, 1, "a")))
 		ended := make(chan error, 1)
 		go func() { ended <- r.feed.Run(ctx) }()
-		time.Sleep(time.Minute) // of the bubble's clock: the feed tries again and again meanwhile
-		synctest.Wait()
-		r.stream.broken = nil
-		r.stream.sent(0, 10, upsert(10, 1, 1, person(1, 1, "a")))
-		time.Sleep(10 * time.Second)
+		time.Sleep(time.Minute + 10*time.Second) // of the bubble's clock: the feed tries again and again meanwhile
 		synctest.Wait()
 		if got := r.cache.Through().LSN; got != 10 {
 			t.Errorf("the cache is at %s", got)

@@ -163,7 +163,7 @@ func (t *tally) reject(why Reason) {
 
 func (t *tally) apply(d *syncd.Delta) {
 	t.applied[d.Op]++
-	if d.Version.LSN != t.last {
+	if d.Version.LSN != t.last && !d.Committed.IsZero() {
 		t.last = d.Version.LSN
 		t.commits = append(t.commits, d.Committed)
 	}
@@ -186,7 +186,7 @@ func (a *applier) report() {
 			o.Rejected(t.table, string(why), n)
 		}
 		for _, at := range t.commits {
-			o.Delay(t.table, now.Sub(at))
+			o.Delay(t.table, max(now.Sub(at), 0)) // the two clocks may differ
 		}
 	}
 }

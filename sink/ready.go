@@ -27,8 +27,9 @@ func (c *Cache) SetTarget(end syncd.Position) {
 }
 
 // Ready gives nil once the cache may be read behind a readiness probe without going back: every table that can be was
-// listed, and the cache has reached the end that the stream had at the start. Before that it says what is missing. Once
-// ready it stays so: what is wrong later is said with each read.
+// listed, is complete through the end that the stream had at the start, and has no key to be fetched because of a change
+// from before that. (What an earlier process had repaired or fetched may be later than what it left on disk.) Before that it
+// says what is missing. Once ready it stays so: what is wrong later is said with each read.
 func (c *Cache) Ready() error {
 	v := c.View()
 	if v == nil {
@@ -50,10 +51,43 @@ func (c *Cache) Ready() error {
 		return errors.New("the tables are not known yet")
 	}
 	for name, t := range s.Tables {
-		if !t.Listed && t.Info.Error == "" {
-			return fmt.Errorf("table %s: the first list is not complete yet", name)
+		if err := t.behind(c.ready.target); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
 	c.ready.done = true
 	return nil
+}
+
+// behind says why a table may show less than an earlier process showed, which had taken the stream in through p.
+func (t *TableState) behind(p syncd.Position) error {
+	switch {
+	case t.Info.Error != "":
+		return nil // it can't be read
+	case !t.Listed:
+		return errors.New("the first list is not complete yet")
+	case t.Through.Compare(p) < 0:
+		return fmt.Errorf("changes behind %s are missing until it was listed again, the stream ended at %s at the start", t.Through, p)
+	}
+	for k, o := range t.Open {
+		if !o.Parked && o.since(p) {
+			return fmt.Errorf("key %s is to be fetched", k)
+		}
+	}
+	return nil
+}
+
+// since says whether what left a key open was there when the stream had come to p.
+func (o *Open) since(p syncd.Position) bool {
+	for _, d := range o.Deltas {
+		if d.Version.Position().Compare(p) <= 0 {
+			return true
+		}
+	}
+	for _, s := range o.Snaps {
+		if (syncd.Position{Epoch: s.Epoch, LSN: s.H}).Compare(p) <= 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -19,8 +19,9 @@ type script struct {
 	next     uint64 // sequence of the next message
 	// unread are sequences that can't be read, and lost those that no subscription brings; Read brings those.
 	unread, lost map[uint64]bool
-	broken       error // what every call gives
-	remade       int   // how often it was made anew
+	broken       error     // what every call gives
+	until        time.Time // when that ends; zero: not by itself
+	remade       int       // how often it was made anew
 	reads        []string
 	sub          *scriptSub // the one that is open
 }
@@ -46,6 +47,14 @@ func (s *script) remake() {
 	s.remade++
 }
 
+// fault is what a call gives now.
+func (s *script) fault() error {
+	if s.until.IsZero() || time.Now().Before(s.until) {
+		return s.broken
+	}
+	return nil
+}
+
 func (s *script) find(seq uint64) (syncd.Message, bool) {
 	i := slices.IndexFunc(s.messages, func(m syncd.Message) bool { return m.Seq == seq })
 	if i < 0 {
@@ -57,10 +66,10 @@ func (s *script) find(seq uint64) (syncd.Message, bool) {
 func (s *script) Tail(context.Context) (syncd.Marker, uint64, bool, error) {
 	for _, m := range slices.Backward(s.messages) {
 		if m.Marker != nil && !m.Marker.Part {
-			return *m.Marker, m.Seq, true, s.broken
+			return *m.Marker, m.Seq, true, s.fault()
 		}
 	}
-	return syncd.Marker{}, 0, false, s.broken
+	return syncd.Marker{}, 0, false, s.fault()
 }
 
 func (s *script) Read(_ context.Context, from, to uint64) (all []syncd.Message, err error) {
@@ -75,12 +84,12 @@ func (s *script) Read(_ context.Context, from, to uint64) (all []syncd.Message, 
 		}
 		all = append(all, m)
 	}
-	return all, errors.Join(err, s.broken)
+	return all, errors.Join(err, s.fault())
 }
 
 func (s *script) Subscribe(_ context.Context, c syncd.Cursor) (sink.Subscription, error) {
-	if s.broken != nil {
-		return nil, s.broken
+	if err := s.fault(); err != nil {
+		return nil, err
 	}
 	if m, ok := s.find(c.Seq); c.Seq > 0 && (!ok || m.Marker == nil || m.Marker.Position() != c.Position) {
 		return nil, fmt.Errorf("message %d is not the marker of %s: %w", c.Seq, c.Position, syncd.ErrTooOld)
@@ -91,7 +100,7 @@ func (s *script) Subscribe(_ context.Context, c syncd.Cursor) (sink.Subscription
 
 // idle says whether the subscription has nothing to bring, and would wait.
 func (s *script) idle() bool {
-	return s.sub != nil && s.broken == nil && s.sub.remade == s.remade && !slices.ContainsFunc(s.messages, s.sub.brings)
+	return s.sub != nil && s.fault() == nil && s.sub.remade == s.remade && !slices.ContainsFunc(s.messages, s.sub.brings)
 }
 
 type scriptSub struct {
@@ -109,8 +118,8 @@ func (u *scriptSub) Close() error {
 func (u *scriptSub) brings(m syncd.Message) bool { return m.Seq > u.at && !u.s.lost[m.Seq] }
 
 func (u *scriptSub) Next(ctx context.Context) (syncd.Message, error) {
-	if u.s.broken != nil {
-		return syncd.Message{}, u.s.broken
+	if err := u.s.fault(); err != nil {
+		return syncd.Message{}, err
 	}
 	if u.remade != u.s.remade {
 		return syncd.Message{}, fmt.Errorf("the stream was made anew: %w", syncd.ErrTooOld)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
+	"github.com/syncd-io/syncd/sink/memory"
 	"github.com/syncd-io/syncd/sink/storetest"
 )
 
@@ -33,7 +34,7 @@ type answer struct{ page *syncd.Page }
 
 // flaky is a store whose commits fail when they are told to.
 type flaky struct {
-	*storetest.Map
+	sink.Store
 	fail bool
 }
 
@@ -42,7 +43,7 @@ func (f *flaky) Commit(b *sink.Batch) error {
 		f.fail = false
 		return errors.New("disk full")
 	}
-	return f.Map.Commit(b)
+	return f.Store.Commit(b)
 }
 
 // simulation is the whole.
@@ -65,10 +66,19 @@ type simulation struct {
 }
 
 func newSimulation(d dice, m mix) *simulation {
-	s := &simulation{upstream: newUpstream(d, m), store: &flaky{Map: storetest.NewMap()}}
+	s := &simulation{upstream: newUpstream(d, m), reader: reader{}}
 	s.reader.s = s
+	s.store = s.newStore().(*flaky)
 	s.boot()
 	return s
+}
+
+// newStore makes an empty store.
+func (s *simulation) newStore() sink.Store {
+	if s.mix.memory {
+		return &flaky{Store: memory.New(memory.Options{})}
+	}
+	return &flaky{Store: storetest.NewMap()}
 }
 
 // Subscribe keeps the subscription at hand, to know when it has something.
@@ -85,7 +95,7 @@ func (s *simulation) Subscribe(ctx context.Context, c syncd.Cursor) (sink.Subscr
 func (s *simulation) boot() {
 	s.cache = sink.New(sink.Options{
 		Store: s.store,
-		New:   func() (sink.Store, error) { return &flaky{Map: storetest.NewMap()}, nil },
+		New:   func() (sink.Store, error) { return s.newStore(), nil },
 		Now:   func() time.Time { return time.Unix(1_764_534_000, 0) },
 	})
 	if s.rules != nil {

@@ -30,6 +30,7 @@ type mix struct {
 	standby, shared                  bool // of list pages
 	together                         bool // several lists of a table at a time
 	small                            bool // the consumer holds back little
+	memory                           bool // the store is sink/memory, not the plain one
 }
 
 // message is a message of the stream. It keeps its place when a later one is taken away.
