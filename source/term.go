@@ -250,7 +250,7 @@ func (t *term) run(ctx context.Context) error {
 	defer t.stream.close()
 	defer close(t.ended)
 	g := newGroup(ctx)
-	stop := context.AfterFunc(g.ctx, t.stream.close)
+	stop := context.AfterFunc(g.ctx, t.stream.interrupt)
 	defer stop()
 	g.start(t.intake.run)
 	g.start(t.pump.run)

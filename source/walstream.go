@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -16,28 +15,29 @@ import (
 
 // walStream is a replication connection that streams. It reads frames into one big buffer, where they are decoded in place;
 // pgconn, which brought the connection about, has nothing to do with it any more. next is called by one goroutine, status
-// by any.
+// and interrupt by any.
 type walStream struct {
-	conn net.Conn
+	conn socket
 	buf  []byte
 	r, w int // what has been read and not given out is buf[r:w]
 	need int // bytes of the message at r, as far as is known
 
-	// Behind says that we are behind the server. Then messages are left to pile up in the kernel for a moment after a read
+	// behind says that we are behind the server. Then messages are left to pile up in the kernel for a moment after a read
 	// that brought little: being woken for each costs the server more than decoding it.
 	behind bool
 	little bool
 
 	writing sync.Mutex
 	out     []byte
+
+	closing sync.Mutex
+	closed  bool
 }
 
 const (
 	streamBuffer = 256 << 10
 	// pileUp is the pause after a short read while behind.
-	pileUp = 300 * time.Microsecond
-	// writeTimeout ends a connection whose server takes no status updates any more.
-	writeTimeout = 30 * time.Second
+	pileUp = time.Millisecond
 )
 
 // errStreamEnded says that the server ended the stream by itself.
@@ -57,11 +57,17 @@ func startStream(ctx context.Context, c *pgconn.PgConn, slot, publication string
 	if err != nil {
 		return nil, fmt.Errorf("take over the replication connection: %w", err)
 	}
-	s := &walStream{conn: h.Conn, buf: make([]byte, streamBuffer)}
-	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
-	defer stop()
-	if err := s.start(sql); err != nil {
-		s.conn.Close()
+	conn, err := newSocket(h.Conn)
+	if err != nil {
+		h.Conn.Close()
+		return nil, fmt.Errorf("take over the replication connection: %w", err)
+	}
+	s := &walStream{conn: conn, buf: make([]byte, streamBuffer)}
+	stop := context.AfterFunc(ctx, s.interrupt)
+	err = s.start(sql)
+	stop()
+	if err != nil {
+		s.close()
 		return nil, fmt.Errorf("start replication from slot %s: %w", slot, err)
 	}
 	return s, nil
@@ -88,8 +94,26 @@ func (s *walStream) start(sql string) error {
 	}
 }
 
-// close ends the connection at once: the server notices.
-func (s *walStream) close() { s.conn.Close() }
+// interrupt ends the connection at once, and with it next and status.
+func (s *walStream) interrupt() {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if !s.closed {
+		s.conn.Interrupt()
+	}
+}
+
+// close gives the connection up when nobody calls next or status any more.
+func (s *walStream) close() {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.conn.Interrupt()
+	_ = s.conn.Close() // there is nothing left to be lost
+}
 
 // next gives the contents of the next CopyData message, valid until the next call. Before it has to wait for more it calls
 // drained, and ends with that one's error.
@@ -161,7 +185,7 @@ func (s *walStream) buffered() (kind byte, body []byte, ok bool, err error) {
 func (s *walStream) fill() error {
 	s.makeRoom()
 	if s.behind && s.little {
-		shortSleep(pileUp)
+		time.Sleep(pileUp)
 	}
 	n, err := s.conn.Read(s.buf[s.w:])
 	s.w += n
@@ -201,9 +225,6 @@ func (s *walStream) status(st Status) error {
 	b = st.Append(b)
 	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-1))
 	s.out = b
-	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return fmt.Errorf("send a status update: %w", err)
-	}
 	if _, err := s.conn.Write(b); err != nil {
 		return fmt.Errorf("send a status update: %w", err)
 	}
