@@ -84,7 +84,7 @@ func reportMemory(b *testing.B, when string) {
 // BenchmarkMillion lists a million rows of 200 bytes into a store, then changes a million at random, under the GOGC that a
 // sidecar sets, and reports the memory of both.
 func BenchmarkMillion(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(25))
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	for range b.N {
 		s := New(Options{})
 		start := time.Now()

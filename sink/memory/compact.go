@@ -19,7 +19,7 @@ func (w *writer) compact() {
 	}
 	for list := w.moves.sort(); len(list) > 0; {
 		l := w.leafOf(list[0].hash)
-		n := sameLeaf(list, l.depth())
+		n := sameLeaf(list, l.depth)
 		w.moveLeaf(l, list[:n])
 		list = list[n:]
 	}
@@ -68,7 +68,7 @@ func (w *writer) gather() (gone int) {
 
 // moveLeaf moves the records of one leaf that are live. The last live one of a block takes the block with it.
 func (w *writer) moveLeaf(l leaf, moves []item) {
-	w.scratch = append(w.scratch[:0], l.slots()...)
+	w.scratch = append(w.scratch[:0], l.slots...)
 	for _, m := range moves {
 		from := place(m.ref)
 		for i := l.lower(m.hash); i < len(w.scratch) && w.scratch[i].bits() == m.hash>>placeBits; i++ {

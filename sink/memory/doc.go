@@ -5,10 +5,10 @@
 // nobody holds the block any more: what a reader was given it may keep. (A row that is kept keeps its block, up to 1 MiB.)
 //
 // The index is a tree of two levels by the hash of the key. The directory has 2^depth places; the top bits of the hash
-// choose one. A leaf holds up to 63 slots of 8 bytes, in the order of the hash: its top 28 bits, and where the entry lies.
+// choose one. A leaf holds up to 64 slots of 8 bytes, in the order of the hash: its top 28 bits, and where the entry lies.
 // A leaf that is full splits into two; the directory doubles when a leaf needs it. So a scan in the order of the index is a
 // scan in the order of the hash, and growing never stops the writer for longer than it takes to copy a directory of
-// 24 bytes for each 45 entries.
+// 32 bytes for each 45 entries.
 //
 // Nothing that was published is changed. A commit copies the leaves it touches and the parts of the vectors that lead to
 // them, and ends with the swap of one pointer. So a View is that pointer: it shows one commit of all tables for as long as

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/syncd-io/syncd"
 )
@@ -36,14 +37,14 @@ func (w *writer) check() error {
 	var last cursor
 	for i := 0; i < w.dir.n; {
 		l := w.dir.at(i)
-		leafBytes += unit * len(l)
-		if l.depth() > w.depth {
+		leafBytes += unit * len(l.slots)
+		if l.depth > w.depth {
 			return fmt.Errorf("leaf %d is deeper than the directory", i)
 		}
-		for _, s := range l.slots() {
+		for _, s := range l.slots {
 			r := w.record(s.place())
 			hash := w.hash(keyOf(r.key))
-			if int(hash>>(64-w.depth))>>(w.depth-l.depth()) != i>>(w.depth-l.depth()) || s.bits() != hash>>placeBits {
+			if int(hash>>(64-w.depth))>>(w.depth-l.depth) != i>>(w.depth-l.depth) || s.bits() != hash>>placeBits {
 				return fmt.Errorf("key %q is in leaf %d, where its hash %x does not belong", r.key, i, hash)
 			}
 			if !last.before(hash, keyOf(r.key)) {
@@ -61,9 +62,9 @@ func (w *writer) check() error {
 				rows++
 			}
 		}
-		span := 1 << (w.depth - l.depth())
+		span := 1 << (w.depth - l.depth)
 		for j := range span {
-			if &w.dir.at(i + j)[0] != &l[0] {
+			if o := w.dir.at(i + j); o.depth != l.depth || unsafe.SliceData(o.slots) != unsafe.SliceData(l.slots) {
 				return fmt.Errorf("leaf %d does not fill its %d places", i, span)
 			}
 		}

@@ -27,29 +27,24 @@ func (s slot) place() place { return place(s & (1<<placeBits - 1)) }
 // bits are the 28 bits of the hash that the slot holds.
 func (s slot) bits() uint64 { return uint64(s >> placeBits) }
 
-// leaf holds, in its first element, how many of the top bits the hashes of its entries share; the others are its slots, in
-// order.
-type leaf []slot
-
-// maxLeaf is how many slots a leaf holds before it splits: with the first element 512 bytes, a size the allocator has.
-const maxLeaf = 63
-
-func makeLeaf(depth uint8, slots []slot) leaf {
-	l := make(leaf, 1+len(slots))
-	l[0] = slot(depth)
-	copy(l[1:], slots)
-	return l
+// leaf holds the slots, in order, of all entries whose hashes have the same top bits; depth says how many.
+type leaf struct {
+	slots []slot
+	depth uint8
 }
 
-func (l leaf) depth() uint8  { return uint8(l[0]) }
-func (l leaf) slots() []slot { return l[1:] }
+// maxLeaf is how many slots a leaf holds before it splits.
+const maxLeaf = 64
+
+func makeLeaf(depth uint8, slots []slot) leaf {
+	return leaf{depth: depth, slots: append(make([]slot, 0, len(slots)), slots...)}
+}
 
 // lower gives the index of the first slot whose bits are no lower than those of the hash. Hashes are spread evenly, so it
-// looks where the slot should be and walks from there.
-func (l leaf) lower(hash uint64) int {
-	slots, bits := l.slots(), hash>>placeBits
-	n := uint64(len(slots))
-	i := int((hash << l.depth()) >> 32 * n >> 32)
+// looks where that should be, and walks from there.
+func (l *leaf) lower(hash uint64) int {
+	slots, bits := l.slots, hash>>placeBits
+	i := int((hash << l.depth) >> 32 * uint64(len(slots)) >> 32)
 	for i > 0 && slots[i-1].bits() >= bits {
 		i--
 	}

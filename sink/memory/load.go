@@ -301,8 +301,8 @@ func (w *writer) appendSorted(items []loaded) {
 	for len(items) > 0 {
 		hash := items[0].hash
 		l := w.leafOf(hash)
-		shift := 64 - l.depth()
-		slots := append(w.scratch[:0], l.slots()...)
+		shift := 64 - l.depth
+		slots := append(w.scratch[:0], l.slots...)
 		n := 0
 		for ; n < len(items) && items[n].hash>>shift == hash>>shift; n++ {
 			slots = append(slots, items[n].slot)

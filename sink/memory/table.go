@@ -50,7 +50,7 @@ func (t *table) get(key syncd.Key) (sink.Entry, bool) {
 	}
 	hash := t.hash(key)
 	l := t.leafOf(hash)
-	_, r, found := t.locate(l.slots(), l.lower(hash), hash, key)
+	_, r, found := t.locate(l.slots, l.lower(hash), hash, key)
 	if !found {
 		return sink.Entry{}, false
 	}
@@ -66,7 +66,7 @@ func (t *table) walk(from uint64, fn func(*record) bool) {
 	var r record // one for all, since fn makes it escape
 	for i := int(from >> (64 - t.depth)); i < t.dir.n; {
 		l := t.dir.at(i)
-		for _, s := range l.slots() {
+		for _, s := range l.slots {
 			if s.bits() < from>>placeBits {
 				continue
 			}
@@ -78,7 +78,7 @@ func (t *table) walk(from uint64, fn func(*record) bool) {
 				return
 			}
 		}
-		span := 1 << (t.depth - l.depth())
+		span := 1 << (t.depth - l.depth)
 		i = i&^(span-1) + span
 	}
 }

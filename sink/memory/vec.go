@@ -44,3 +44,9 @@ func (v *vec[T]) push(o *owner, x T) {
 	v.n++
 	v.set(o, v.n-1, x)
 }
+
+// size is how many bytes the vector takes, with the writer's notes, if an element takes so many.
+func (v *vec[T]) size(element int) int {
+	const pointer, made = 8, 8
+	return len(v.chunks) * (chunkLen*element + pointer + made)
+}

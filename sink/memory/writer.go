@@ -28,9 +28,9 @@ type writer struct {
 
 // item is one write of a batch: its index there, the number of its table among those of the batch, its key's hash.
 func newWriter(hash func(syncd.Key) uint64) *writer {
-	w := &writer{table: table{hash: hash}, leafBytes: unit, victim: -1}
+	w := &writer{table: table{hash: hash}, victim: -1}
 	w.slab.current = -1
-	w.dir.push(&w.dirOwner, makeLeaf(0, nil))
+	w.dir.push(&w.dirOwner, leaf{})
 	return w
 }
 
@@ -51,19 +51,17 @@ func (w *writer) seal() {
 
 // account counts the table's memory.
 func (w *writer) account() account {
-	const leafRef, blockRef, originRef = 24, 24 + 16, 16 + 8
-	index := w.leafBytes + w.interned.bytes + chunks(w.dir.n)*(chunkLen*leafRef+16) +
-		chunks(w.blocks.n)*chunkLen*blockRef + chunks(w.origins.n)*chunkLen*originRef
+	const leafSize, blockSize, statSize, originSize, refSize = 32, 24, 24, 24, 8
+	vectors := w.dir.size(leafSize) + w.blocks.size(blockSize) + w.origins.size(originSize)
+	index := vectors + w.leafBytes + len(w.slab.stats)*statSize + w.interned.bytes + len(w.interned.refs)*refSize
 	return account{used: w.slab.size + index, blocks: w.slab.size, live: w.slab.live, count: w.slab.count()}
 }
-
-func chunks(n int) int { return (n + chunkLen - 1) / chunkLen }
 
 // apply makes the writes of a batch that w.items names.
 func (w *writer) apply(writes []sink.Write) {
 	for list := w.items.sort(); len(list) > 0; {
 		l := w.leafOf(list[0].hash)
-		n := sameLeaf(list, l.depth())
+		n := sameLeaf(list, l.depth)
 		w.applyLeaf(l, list[:n], writes)
 		list = list[n:]
 	}
@@ -73,7 +71,7 @@ func (w *writer) apply(writes []sink.Write) {
 
 // applyLeaf makes the writes of one leaf.
 func (w *writer) applyLeaf(l leaf, list []item, writes []sink.Write) {
-	slots := append(w.scratch[:0], l.slots()...)
+	slots := append(w.scratch[:0], l.slots...)
 	at := l.lower(list[0].hash)
 	for _, it := range list {
 		for at < len(slots) && slots[at].bits() < it.hash>>placeBits {
@@ -128,8 +126,8 @@ func (w *writer) take(p place, r *record) {
 }
 
 func (w *writer) replaceLeaf(hash uint64, old leaf, slots []slot) {
-	w.leafBytes -= unit * len(old)
-	w.setLeaf(hash, old.depth(), slots)
+	w.leafBytes -= unit * len(old.slots)
+	w.setLeaf(hash, old.depth, slots)
 }
 
 // setLeaf makes leaves of slots, which share the top depth bits of the hash, and puts them into the directory.
@@ -145,7 +143,7 @@ func (w *writer) setLeaf(hash uint64, depth uint8, slots []slot) {
 		w.doubleDir()
 	}
 	l := makeLeaf(depth, slots)
-	w.leafBytes += unit * len(l)
+	w.leafBytes += unit * len(slots)
 	span := 1 << (w.depth - depth)
 	first := int(hash>>(64-w.depth)) &^ (span - 1)
 	for i := range span {
