@@ -120,9 +120,10 @@ func TestLeaderChangesAmidPublishing(t *testing.T) {
 	// A second publisher fences the first on a replicated stream, too.
 	young := &Publisher{Conn: testConn(t, cluster[1]), Name: p.Name, Log: testLog(t), Limits: p.Limits}
 	runPublisher(t, young)
-	if _, _, _, err := young.Last(ctx); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "another session begins", func() bool {
+		_, _, _, err := young.Last(ctx)
+		return err == nil
+	})
 	publish(t, young, testFlush(flushes, flushes+1, 1))
 	waitAcked(t, young, flushes+1)
 	var err error
