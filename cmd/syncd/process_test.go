@@ -16,6 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/syncd-io/syncd/bus"
 	"github.com/syncd-io/syncd/internal/harness"
 	"github.com/syncd-io/syncd/internal/natsserver"
 )
@@ -291,15 +295,15 @@ func TestSIGHUPTakesTablesOver(t *testing.T) {
 
 func TestServersThatAreAwayAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	nats := freePort(t)
-	s := newSync(t, "nats://"+nats)
+	address := freePort(t)
+	s := newSync(t, "nats://"+address)
 	t.Run("NATS", func(t *testing.T) {
 		source := start(t, "source", "-c", s.file)
 		sidecar := start(t, "sidecar", "-c", s.file, "--set", "metrics.listen=")
 		source.says("NATS can't be used yet")
 		sidecar.says("NATS can't be used yet")
 		s.ask("status").want(t, exitNo, "not ready", "never reached")
-		n, err := natsserver.Start(natsserver.Config{Dir: s.dir + "/nats", Listen: nats})
+		n, err := natsserver.Start(natsserver.Config{Dir: s.dir + "/nats", Listen: address})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -458,4 +462,45 @@ func TestCheck(t *testing.T) {
 	if strings.Contains(o.out+o.errs, "s3cret") {
 		t.Error("a password was printed")
 	}
+}
+
+func TestDeletedStreamIsMadeAnewOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	n, err := natsserver.Start(natsserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	s := newSync(t, n.URL())
+	source := start(t, "source", "-c", s.file)
+	start(t, "sidecar", "-c", s.file, "--set", "metrics.listen=")
+	s.ready()
+	conn, err := nats.Connect(n.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), bus.StreamName(s.db.Name)); err != nil {
+		t.Fatal(err)
+	}
+	s.db.Exec("UPDATE people SET name = 'after' WHERE id <= 10")
+	source.ends(exitNo)
+	if !strings.Contains(source.logs.String(), "--recreate") {
+		t.Error("the source does not say what to do")
+	}
+	s.ask("get", "public.people", "100").want(t, 0) // what is cached is served on
+	start(t, "source", "-c", s.file).ends(exitNo)
+	start(t, "source", "-c", s.file, "--recreate")
+	harness.Eventually(t, "the sidecar to have listed anew", func() error {
+		if o := s.ask("get", "public.people", "7"); !strings.Contains(o.out, "after") {
+			return fmt.Errorf("%s%s", o.out, o.errs)
+		}
+		return nil
+	})
+	s.readsOwnWrites(1000)
+	s.ask("diff").want(t, 0)
 }
