@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,12 +85,18 @@ func reportMemory(b *testing.B, when string) {
 // BenchmarkMillion lists a million rows of 200 bytes into a store, then changes a million at random, under the GOGC that a
 // sidecar sets, and reports the memory of both.
 func BenchmarkMillion(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(20))
+	defer debug.SetGCPercent(debug.SetGCPercent(GCPercent))
 	for range b.N {
 		s := New(Options{})
+		var longest time.Duration
 		start := time.Now()
-		fill(b, s, 0, million)
+		for i := 0; i < million; i += 5000 {
+			page := time.Now()
+			fill(b, s, i, i+5000)
+			longest = max(longest, time.Since(page))
+		}
 		b.ReportMetric(million/time.Since(start).Seconds(), "rows/s-listed")
+		b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest-page")
 		reportMemory(b, "listed")
 		r := rand.New(rand.NewPCG(1, 1))
 		var busy time.Duration
@@ -116,17 +123,54 @@ func filled(b *testing.B) *Store {
 	return s
 }
 
+// BenchmarkGet reads random rows of a million, with and without commits of 10,000 going on beside it all the time, and
+// reports what the slowest hundredth takes.
 func BenchmarkGet(b *testing.B) {
-	s := filled(b)
+	for _, busy := range []bool{false, true} {
+		b.Run(map[bool]string{false: "idle", true: "beside commits"}[busy], func(b *testing.B) {
+			s := filled(b)
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				r := rand.New(rand.NewPCG(1, 1))
+				for v := 0; busy; v++ {
+					select {
+					case <-stop:
+						return
+					default:
+						if err := s.Commit(updates(r, 10_000, v)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				}
+			}()
+			benchmarkGet(b, s)
+			close(stop)
+			<-stopped
+		})
+	}
+}
+
+func benchmarkGet(b *testing.B, s *Store) {
 	keys := make([]syncd.Key, 1<<16)
 	for i := range keys {
 		keys[i] = benchKey(rand.IntN(million))
 	}
+	took := make([]time.Duration, 0, 1<<20)
+	b.ResetTimer()
 	for i := 0; b.Loop(); i++ {
+		start := time.Now()
 		if _, ok := s.View().Get(benchTable, keys[i&(1<<16-1)]); !ok {
 			b.Fatal("a row is missing")
 		}
+		if len(took) < cap(took) {
+			took = append(took, time.Since(start))
+		}
 	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2]), "ns-p50")
+	b.ReportMetric(float64(took[len(took)*99/100]), "ns-p99")
 }
 
 func BenchmarkCommit(b *testing.B) {

@@ -8,7 +8,6 @@ const compactShare = 5
 // compact moves entries out of the sparsest blocks, for as long as there is credit. It looks at all their records first and
 // moves the live ones in the order of the index: in a large table that is several times faster than one by one.
 func (w *writer) compact() {
-	w.moves.reset()
 	gone := 0 // dead bytes in the victims that were gone through
 	for w.credit > 0 && w.slab.count() < maxBlocks {
 		if w.victim < 0 && !w.chooseVictim(gone) {
@@ -23,6 +22,7 @@ func (w *writer) compact() {
 		w.moveLeaf(l, list[:n])
 		list = list[n:]
 	}
+	w.moves.reset()
 }
 
 // chooseVictim picks the block of which the greatest part is dead, if so many records are that moving the others is worth

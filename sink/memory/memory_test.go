@@ -240,3 +240,29 @@ func TestCommits(t *testing.T) {
 		}
 	}
 }
+
+// TestCollidingHashes has thousands of keys share a hash, or nearly so: the directory stays in proportion to them.
+func TestCollidingHashes(t *testing.T) {
+	for name, hash := range map[string]func(syncd.Key) uint64{
+		"all of one hash":       func(syncd.Key) uint64 { return 0x123456789abcdef },
+		"two groups":            func(k syncd.Key) uint64 { return k.Hash() & (1<<63 | 0xffff) },
+		"alike in the top bits": func(k syncd.Key) uint64 { return k.Hash() >> 40 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const n = 3000
+			s := newStore(Options{}, hash)
+			for i := 0; i < n; i += 500 {
+				commit(t, s, upserts(i, i+500, 10)...)
+			}
+			check(t, s)
+			if places := s.writers[users].dir.n; places > n/4 {
+				t.Errorf("%d places for %d keys", places, n)
+			}
+			for i := range n {
+				if _, ok, _ := s.Load(users, benchKey(i)); !ok {
+					t.Fatalf("key %d is lost", i)
+				}
+			}
+		})
+	}
+}

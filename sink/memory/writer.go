@@ -67,6 +67,9 @@ func (w *writer) apply(writes []sink.Write) {
 	}
 	w.items.reset()
 	w.compact()
+	if cap(w.scratch) > keepItems {
+		w.scratch = nil
+	}
 }
 
 // applyLeaf makes the writes of one leaf.
