@@ -27,7 +27,11 @@ type Client struct {
 	Silence time.Duration
 }
 
-const defaultSilence = 10 * time.Second
+const (
+	defaultSilence = 10 * time.Second
+	// othersWithin is how long, after one source has refused a marker, another that is asked too may take to begin.
+	othersWithin = 300 * time.Millisecond
+)
 
 // BusyError says that the source refused a request since it has too many, and when to come again.
 type BusyError struct {
@@ -138,6 +142,7 @@ func (c *Client) askOnce(ctx context.Context, endpoint string, request []byte) (
 		return nil, err
 	}
 	r := reply{conn: c.Conn}
+	var refused error // by one of several that were asked
 	silence := c.Silence
 	if silence <= 0 {
 		silence = defaultSilence
@@ -147,11 +152,22 @@ func (c *Client) askOnce(ctx context.Context, endpoint string, request []byte) (
 	for {
 		select {
 		case m := <-msgs:
-			if done, err := r.take(m); done || err != nil {
+			done, err := r.take(m)
+			if code := m.Header.Get(micro.ErrorCodeHeader); code != "" && endpoint == endpointMark {
+				if refused == nil {
+					refused = err
+					t.Reset(othersWithin)
+				}
+				continue
+			}
+			if done || err != nil {
 				return r.body, err
 			}
 			t.Reset(silence)
 		case <-t.C:
+			if refused != nil {
+				return nil, refused
+			}
 			return nil, fmt.Errorf("the source has said nothing for %v after %d of %d parts", silence, r.parts, r.total)
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -65,14 +65,15 @@ const (
 )
 
 // Service is the server's end of the list service: a NATS micro service named syncd-<name>, so that `nats micro` shows it.
-// Several processes may serve one sync; a request goes to one of them. A request is handed to a goroutine of its own, and
+// Several processes may serve one sync; a request goes to one of them, but one for a marker to all, since only the
+// process that writes the stream can answer it well. A request is handed to a goroutine of its own, and
 // refused at once with code 429 where too many are at work. While one is at work its client is told so every few
 // seconds, and a long reply goes out no faster than its client takes it.
 type Service struct {
 	Conn   *nats.Conn
 	Name   string // of the sync
 	Lister Lister
-	// Marks is asked for markers. Where it is nil this process has no endpoint "mark": it serves lists alone.
+	// Marks is asked for markers. Where it is nil this process serves lists alone: it has no endpoint "mark".
 	Marks MarkSender
 	// AtWork bounds the requests at work, for each endpoint; 0 is 256. Lists that wait for one scan count each.
 	AtWork int
@@ -151,7 +152,11 @@ func (s *Service) Run(ctx context.Context) error {
 	s.stopping, s.working, s.done = false, make(map[*task]struct{}), sync.NewCond(&s.mu)
 	s.mu.Unlock()
 	for _, e := range endpoints {
-		err = svc.AddEndpoint(e.name, s.handler(work, e), micro.WithEndpointSubject(serviceSubject(s.Name, e.name)))
+		opts := []micro.EndpointOpt{micro.WithEndpointSubject(serviceSubject(s.Name, e.name))}
+		if e.name == endpointMark { // asked of all: only the one that writes the stream can
+			opts = append(opts, micro.WithEndpointQueueGroupDisabled())
+		}
+		err = svc.AddEndpoint(e.name, s.handler(work, e), opts...)
 		if err != nil {
 			err = fmt.Errorf("list service %s, endpoint %s: %w", serviceName(s.Name), e.name, err)
 			break

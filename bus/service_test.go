@@ -400,6 +400,29 @@ func TestSeveralServicesShareTheRequests(t *testing.T) {
 	}
 }
 
+func TestAMarkIsAskedOfWhoeverWritesTheStream(t *testing.T) {
+	ctx := testContext(t)
+	standby := &fakeLister{mark: func(context.Context, syncd.LSN) (syncd.Position, error) {
+		return syncd.Position{}, errors.New("this source stands by")
+	}}
+	writer := &fakeLister{mark: func(ctx context.Context, at syncd.LSN) (syncd.Position, error) {
+		return syncd.Position{Epoch: 1, LSN: at}, pause(ctx, 10*time.Millisecond)
+	}}
+	for range 2 {
+		serve(t, &Service{Conn: testConn(t, nil), Lister: standby, Marks: standby})
+	}
+	c := &Client{Conn: testConn(t, nil), Name: syncName(t)}
+	if _, err := c.Mark(ctx, 7); err == nil || !strings.Contains(err.Error(), "stands by") {
+		t.Errorf("nobody writes: %v", err)
+	}
+	serve(t, &Service{Conn: testConn(t, nil), Lister: writer, Marks: writer})
+	for range 20 {
+		if pos, err := c.Mark(ctx, 7); err != nil || pos.LSN != 7 {
+			t.Fatal(pos, err)
+		}
+	}
+}
+
 func TestStoppingEndsWhatIsAtWork(t *testing.T) {
 	nc := testConn(t, nil)
 	entered := make(chan struct{}, 1)
