@@ -18,6 +18,7 @@ type running struct {
 	t      *testing.T
 	watch  *Watch
 	stream *Memory
+	ended  chan error
 	stop   func() error
 }
 
@@ -40,7 +41,7 @@ func run(t *testing.T, w *Watch) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	r := &running{t: t, watch: w, stream: w.Publisher.(*Memory)}
+	r := &running{t: t, watch: w, stream: w.Publisher.(*Memory), ended: ended}
 	r.stop = func() error {
 		cancel()
 		err := harness.Receive(t, "the watch's end", ended)
