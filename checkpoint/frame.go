@@ -132,6 +132,7 @@ type frameReader struct {
 	r     io.Reader
 	buf   []byte // what of the frame was not given out
 	frame [frameSize]byte
+	head  [frameHead + 8]byte // of the frame, or all of the end
 	sum   uint32
 	total uint64
 	err   error
@@ -179,13 +180,13 @@ func (f *frameReader) Read(p []byte) (int, error) {
 
 // next reads a frame, or the end.
 func (f *frameReader) next() error {
-	head := make([]byte, frameHead)
+	head := f.head[:frameHead]
 	if err := f.full(head); err != nil {
 		return err
 	}
 	n := binary.LittleEndian.Uint32(head)
 	if n == 0 {
-		return f.end(head)
+		return f.end()
 	}
 	if n > frameSize {
 		return faultf(Corrupt, "a frame of %d bytes behind %d bytes of frames", n, f.total)
@@ -195,7 +196,7 @@ func (f *frameReader) next() error {
 		return err
 	}
 	f.sum = crc32.Update(crc32.Update(f.sum, castagnoli, head[:4]), castagnoli, data)
-	if err := f.check(head[4:], fmt.Sprintf("the frame behind %d bytes of frames", f.total)); err != nil {
+	if err := f.check(head[4:], "the frame"); err != nil {
 		return err
 	}
 	f.total += uint64(n)
@@ -203,13 +204,12 @@ func (f *frameReader) next() error {
 	return nil
 }
 
-// end reads the rest of the end, of which head is the first half, and checks that nothing follows.
-func (f *frameReader) end(head []byte) error {
-	rest := make([]byte, 8)
-	if err := f.full(rest); err != nil {
+// end reads the rest of the end, of which head holds the first half, and checks that nothing follows.
+func (f *frameReader) end() error {
+	all := f.head[:]
+	if err := f.full(all[frameHead:]); err != nil {
 		return err
 	}
-	all := append(head, rest...)
 	f.sum = crc32.Update(f.sum, castagnoli, all[:12])
 	if err := f.check(all[12:], "the end"); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (f *frameReader) end(head []byte) error {
 	if total := binary.LittleEndian.Uint64(all[4:]); total != f.total {
 		return faultf(Corrupt, "%d bytes in frames, its end says %d", f.total, total)
 	}
-	switch n, err := io.ReadFull(f.r, rest[:1]); {
+	switch n, err := io.ReadFull(f.r, make([]byte, 1)); {
 	case n > 0:
 		return faultf(Corrupt, "it goes on behind its end")
 	case err != io.EOF:
@@ -228,7 +228,7 @@ func (f *frameReader) end(head []byte) error {
 
 func (f *frameReader) check(sum []byte, what string) error {
 	if got := binary.LittleEndian.Uint32(sum); got != f.sum {
-		return faultf(Corrupt, "%s: checksum %08x, it should be %08x", what, got, f.sum)
+		return faultf(Corrupt, "%s behind %d bytes of frames: checksum %08x, it should be %08x", what, f.total, got, f.sum)
 	}
 	return nil
 }
