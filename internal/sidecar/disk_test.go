@@ -275,3 +275,39 @@ func ExampleOpen() {
 	// ready
 	// context canceled <nil>
 }
+
+// TestReadyIsNotBehindALastLife: after a restart, a loss that an earlier process had healed and a row that it had fetched
+// are to be had again before reads are let in.
+func TestReadyIsNotBehindALastLife(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lose, point float64
+		waits       string
+	}{
+		"a loss":    {lose: 1, waits: "missing"},
+		"a pointer": {point: 1, waits: "fetched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := filled(t, t.TempDir())
+				dir := t.TempDir()
+				keep(t, w, onDisk(dir), func(context.Context, *Sidecar) { pass(3 * time.Second) })
+				w.set(func() { w.lose, w.point, w.away = tc.lose, tc.point, true })
+				w.write(key(3), true)
+				show(w)
+				w.publish()
+				w.set(func() { w.lose, w.point = 0, 0 })
+				keep(t, w, onDisk(dir), func(ctx context.Context, s *Sidecar) {
+					pass(10 * time.Second)
+					if err := s.Ready(); err == nil || !strings.Contains(err.Error(), tc.waits) || strings.Contains(err.Error(), "k003") {
+						t.Errorf("the source is away, and readiness says: %v", err)
+					}
+					w.set(func() { w.away = false })
+					pass(2 * time.Minute)
+					if err := s.Ready(); err != nil || !maps.Equal(content(s.Cache()), w.rows()) {
+						t.Errorf("not ready: %v", err)
+					}
+				})
+			})
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -94,10 +95,11 @@ func TestFirstListAndPush(t *testing.T) {
 			w.show(x)
 		}
 		w.publish()
-		keep(t, w, Config{MaxPrune: 0.5}, func(ctx context.Context, s *Sidecar) {
-			if s.Ready() == nil {
-				t.Error("ready before anything was listed")
-			}
+		s := open(t, w, w, Config{MaxPrune: 0.5})
+		if s.Ready() == nil {
+			t.Error("ready before anything was listed")
+		}
+		run(t, s, func(ctx context.Context, s *Sidecar) {
 			pass(time.Second)
 			if err := s.Ready(); err != nil {
 				t.Errorf("not ready: %v", err)
@@ -240,11 +242,11 @@ func show(w *world) {
 
 func key(i int) syncd.Key { return syncd.MakeKey(fmt.Sprintf("k%03d", i)) }
 
-// TestAnyHistory: with deltas lost and sent as pointers, commits that hide, a service that refuses and goes away, and epochs
-// that begin, no key a reader sees goes back, nothing is called verified that is not, and after the last fault cache and
-// table are equal and proved so. SYNCD_SEED=n runs one history.
+// TestAnyHistory: with deltas lost and sent as pointers, commits that hide, a service that refuses and goes away, epochs that
+// begin and a sidecar that restarts or is killed, no key that a reader sees goes back, nothing is called verified that is
+// not, and after the last fault cache and table are equal and proved so. SYNCD_SEED=n runs one history.
 func TestAnyHistory(t *testing.T) {
-	first, n := uint64(1), uint64(40)
+	first, n := uint64(1), uint64(30)
 	if s := os.Getenv("SYNCD_SEED"); s != "" {
 		one, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
@@ -264,24 +266,64 @@ func TestAnyHistory(t *testing.T) {
 	}
 }
 
+// history is one generated history: a world, and the lives of a sidecar in it, on one directory.
+type history struct {
+	*testing.T
+	world   *world
+	witness *witness
+	seed    uint64
+	dice    *rand.Rand // of the writer
+	trouble *rand.Rand
+	keys    int
+	config  Config
+}
+
 func anyHistory(t *testing.T, seed uint64) int {
-	dice := rand.New(rand.NewPCG(seed, 2))
-	w := newWorld(seed)
-	w.pageRows = 1 + dice.IntN(12)
-	keys := 5 + dice.IntN(60)
-	for i := range keys / 2 {
-		w.write(key(i), true)
+	h := &history{
+		T: t, world: newWorld(seed), seed: seed, dice: rand.New(rand.NewPCG(seed, 2)), trouble: rand.New(rand.NewPCG(seed, 3)),
+		config: Config{Name: "shop", Data: t.TempDir(), MaxPrune: 1, Interval: 5 * time.Second, Jitter: 0.5},
 	}
-	show(w)
-	w.publish()
-	o := &witness{w: w}
-	keep(t, w, Config{MaxPrune: 1, Interval: 5 * time.Second, Jitter: 0.5}, func(ctx context.Context, s *Sidecar) {
+	h.keys = 5 + h.dice.IntN(60)
+	h.world.pageRows = 1 + h.dice.IntN(12)
+	for i := range h.keys / 2 {
+		h.world.write(key(i), true)
+	}
+	show(h.world)
+	h.world.publish()
+	h.witness = &witness{w: h.world}
+	h.live(h.faults)
+	file := filepath.Join(h.config.Data, "shop.checkpoint")
+	early, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.live(h.faults)
+	if seed%2 == 0 { // killed before it could save: the next life begins with what the first one left
+		if err := os.WriteFile(file, early, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.live(func(ctx context.Context, s *Sidecar) {
+		h.faults(ctx, s)
+		h.heal(s)
+	})
+	for _, bad := range h.witness.bad {
+		t.Error(bad)
+	}
+	return h.witness.claims
+}
+
+// live runs a sidecar while f does, and the witness looks at each commit that a read behind a readiness probe can see.
+func (h *history) live(f func(ctx context.Context, s *Sidecar)) {
+	run(h, open(h, h.world, h.world, h.config), func(ctx context.Context, s *Sidecar) {
 		watching, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for {
 				changed := s.Cache().Changed()
-				o.look(s.Cache())
+				if s.Ready() == nil {
+					h.witness.look(s.Cache())
+				}
 				select {
 				case <-watching.Done():
 					return
@@ -289,43 +331,49 @@ func anyHistory(t *testing.T, seed uint64) int {
 				}
 			}
 		})
-		faulty, end := context.WithCancel(ctx)
-		wg.Go(func() { w.work(faulty, dice, keys) })
-		trouble := rand.New(rand.NewPCG(seed, 3))
-		for range 20 {
-			w.mu.Lock()
-			w.lose, w.point, w.refuse = 0.2*trouble.Float64(), 0.2*trouble.Float64(), 0.3*trouble.Float64()
-			w.away = trouble.IntN(4) == 0
-			w.mu.Unlock()
-			if seed%3 == 0 && trouble.IntN(8) == 0 {
-				w.restore()
-			}
-			pass(time.Duration(trouble.IntN(2000)) * time.Millisecond)
-		}
-		end()
-		w.mu.Lock()
-		w.lose, w.refuse, w.away = 0, 0, false
-		w.mu.Unlock()
-		show(w)
-		w.publish()
-		pass(70 * time.Second)
-		w.publish()
-		pass(10 * time.Second)
+		f(ctx, s)
 		stop()
 		wg.Wait()
-		if got, want := content(s.Cache()), w.rows(); !maps.Equal(got, want) {
-			t.Errorf("the cache shows %v\nwant %v", got, want)
-		}
-		st := s.Cache().State().Tables[things]
-		if st.Verified.Position.Compare(syncd.Position{Epoch: w.epoch, LSN: w.lsn}) < 0 || len(st.Open) > 0 || st.Loss != 0 || st.Relist != "" || st.Stopped != "" {
-			t.Errorf("verified through %s of %d-%s, %d keys open, loss %s, relist %q, stopped %q",
-				st.Verified.Position, w.epoch, w.lsn, len(st.Open), st.Loss, st.Relist, st.Stopped)
-		}
-		for _, bad := range o.bad {
-			t.Error(bad)
-		}
 	})
-	return o.claims
+}
+
+// faults lets a writer work while things go wrong.
+func (h *history) faults(ctx context.Context, _ *Sidecar) {
+	w := h.world
+	busy, rest := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.work(busy, h.dice, h.keys) })
+	for range 8 {
+		w.set(func() {
+			w.lose, w.point, w.refuse = 0.2*h.trouble.Float64(), 0.2*h.trouble.Float64(), 0.3*h.trouble.Float64()
+			w.away = h.trouble.IntN(4) == 0
+		})
+		if h.seed%3 == 0 && h.trouble.IntN(8) == 0 {
+			w.restore()
+		}
+		pass(time.Duration(h.trouble.IntN(2000)) * time.Millisecond)
+	}
+	rest()
+	wg.Wait()
+}
+
+// heal ends the faults, and holds the cache against the table some time later.
+func (h *history) heal(s *Sidecar) {
+	w := h.world
+	w.set(func() { w.lose, w.refuse, w.away = 0, 0, false })
+	show(w)
+	w.publish()
+	pass(70 * time.Second)
+	w.publish()
+	pass(10 * time.Second)
+	if got, want := content(s.Cache()), w.rows(); !maps.Equal(got, want) {
+		h.Errorf("the cache shows %v\nwant %v", got, want)
+	}
+	st := s.Cache().State().Tables[things]
+	if st.Verified.Position.Compare(syncd.Position{Epoch: w.epoch, LSN: w.lsn}) < 0 || len(st.Open) > 0 || st.Loss != 0 || st.Relist != "" || st.Stopped != "" {
+		h.Errorf("verified through %s of %d-%s, %d keys open, loss %s, relist %q, stopped %q",
+			st.Verified.Position, w.epoch, w.lsn, len(st.Open), st.Loss, st.Relist, st.Stopped)
+	}
 }
 
 // TestEmptiedTableOfANewEpochWaitsForApproval: where a new epoch begins with a table that lost its rows, the old rows are
