@@ -54,7 +54,9 @@ func (c *cache) ask(method, path string) ([]byte, error) {
 	if err := c.member.alive(); err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(c.f.t.Context(), method, "http://sidecar"+path, nil)
+	ctx, cancel := context.WithTimeout(c.f.t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://sidecar"+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +85,17 @@ func (c *cache) get(path string, into any) error {
 
 // tableState is a table in /v1/tables.
 type tableState struct {
-	Table      string
-	Rows       int
-	Version    string
-	Through    string
-	Ready      bool
-	Error      string
-	OpenKeys   int `json:"open_keys"`
-	ParkedKeys int `json:"parked_keys"`
-	Stopped    string
-	Relist     string
+	Table           string
+	Rows            int
+	Version         string
+	Through         string
+	Ready           bool
+	Error           string
+	OpenKeys        int `json:"open_keys"`
+	ParkedKeys      int `json:"parked_keys"`
+	Stopped         string
+	VerifiedThrough string `json:"verified_through"`
+	Relist          string
 }
 
 // tables gives what the cache says of its tables.
@@ -211,4 +214,23 @@ func (c *cache) listed() {
 		}
 		return nil
 	})
+}
+
+// verified gives the LSN through which a table was proved to equal Postgres; 0 where it never was.
+func (c *cache) verified(t syncd.Table) syncd.LSN {
+	c.f.t.Helper()
+	states, err := c.tables()
+	if err != nil {
+		c.f.t.Fatal(err)
+	}
+	v := states[t].VerifiedThrough
+	if v == "" {
+		return 0
+	}
+	_, text, _ := strings.Cut(v, "-")
+	lsn, err := syncd.ParseLSN(text)
+	if err != nil {
+		c.f.t.Fatalf("verified_through %q: %v", v, err)
+	}
+	return lsn
 }
