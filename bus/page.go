@@ -84,6 +84,18 @@ func appendPage(b []byte, p *syncd.Page) []byte {
 	return b
 }
 
+// pageBytes is about how long the body of a page is.
+func pageBytes(p *syncd.Page) int {
+	n := 512 + 24*len(p.Snapshot.Xip)
+	for _, k := range p.Asked {
+		n += len(k) + 8
+	}
+	for i := range p.Rows {
+		n += len(p.Rows[i].Key) + len(p.Rows[i].JSON) + 32
+	}
+	return n
+}
+
 func appendSnapshot(b []byte, s *syncd.Snapshot) []byte {
 	b = appendUintField(b, `,"epoch":`, uint64(s.Epoch))
 	b = appendUintField(b, `,"xmin":`, uint64(s.Xmin))

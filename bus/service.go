@@ -509,7 +509,7 @@ func (s *sharedPages) encode(p *syncd.Page) (body []byte, release func()) {
 	}
 	e.users++
 	s.mu.Unlock()
-	e.once.Do(func() { e.body = appendPage(nil, p) })
+	e.once.Do(func() { e.body = appendPage(make([]byte, 0, pageBytes(p)), p) })
 	return e.body, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
