@@ -53,6 +53,7 @@ type Cache struct {
 	building *generation
 	scratch  map[syncd.Key]int
 	writes   []Write
+	judged   judged
 
 	serving atomic.Pointer[generation]
 	newest  atomic.Pointer[State] // the state of the building generation, else of the serving one
@@ -68,7 +69,7 @@ type gate struct {
 
 // New gives a cache over a store. The cache owns the store from then on.
 func New(o Options) *Cache {
-	c := &Cache{observer: o.Observer, log: o.Log, now: o.Now, create: o.New, gate: gate{GateDelta, GateRow}}
+	c := &Cache{observer: o.Observer, log: o.Log, now: o.Now, create: o.New, gate: gate{GateDelta, GateRow}, judged: judged{}}
 	if c.observer == nil {
 		c.observer = quiet{}
 	}
@@ -206,24 +207,23 @@ func (c *Cache) commit(ch *change) error {
 	if c.writes = ch.batch.Writes; cap(c.writes) > maxScratch {
 		c.writes = nil
 	}
-	g := c.current()
-	c.publish(g)
-	return c.swap()
+	c.publish(c.current())
+	c.swap()
+	return nil
 }
 
 // swap has the building generation take the place of the one that is read, once all its tables were listed.
-func (c *Cache) swap() error {
+func (c *Cache) swap() {
 	if c.building == nil || !c.building.State().listed() {
-		return nil
+		return
 	}
 	old := c.serving.Swap(c.building)
 	c.building = nil
 	c.log.Info("the new epoch's cache is complete and is read from now on", "position", c.State().Cursor.Position)
 	c.changed.wake()
 	if err := old.retire(); err != nil {
-		return fmt.Errorf("close the store of the old epoch: %w", err)
+		c.log.Warn("close the store of the old epoch", "error", err)
 	}
-	return nil
 }
 
 // listed says whether every table that can be was listed.

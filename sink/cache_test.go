@@ -706,6 +706,23 @@ func TestSweepOfListedAbsence(t *testing.T) {
 	}
 }
 
+// A list whose first pages went with the table's entries proves nothing, though nothing else has changed since.
+func TestListThatOutlivesItsTable(t *testing.T) {
+	r := served(t, person(1, 1, "a"))
+	first := page(1, 100, person(1, 1, "a"))
+	r.judge(first)
+	r.tables()
+	r.tables(people)
+	last := page(1, 100)
+	r.judge(last)
+	l := &sink.List{Table: people.Table, Schema: people.Schema, Snapshots: []*syncd.Snapshot{first.Snapshot, last.Snapshot}, Safe: 100}
+	if _, _, err := r.cache.Done(t.Context(), l); !errors.Is(err, sink.ErrDiscard) || r.table().Listed {
+		t.Errorf("listed %v, %v", r.table().Listed, err)
+	}
+	r.list(page(1, 100, person(1, 1, "a")))
+	r.wantRow(1, person(1, 1, "a"))
+}
+
 func TestStop(t *testing.T) {
 	r := served(t, person(1, 1, "a"))
 	if err := r.cache.Stop(people.Table, "too much"); err != nil || r.table().Stopped != "too much" {
@@ -793,6 +810,8 @@ func TestAStoreThatFails(t *testing.T) {
 	r.tables(people)
 	r.at(1, 100)
 	r.list(page(1, 100, person(1, 1, "a")))
+	listed := page(1, 100, person(1, 1, "a"))
+	r.judge(listed)
 	before := r.cache.State()
 	f := &sink.Flush{Deltas: map[syncd.Table][]syncd.Delta{people.Table: {upsert(110, 1, 1, person(1, 2, "b"))}}, Marker: &syncd.Marker{Epoch: 1, Through: 110}}
 	for name, do := range map[string]func() error{
@@ -800,7 +819,7 @@ func TestAStoreThatFails(t *testing.T) {
 		"a page":  func() error { _, err := r.cache.Judge(page(1, 100, person(2, 1, "a")), sink.How{}); return err },
 		"tables":  func() error { return r.cache.SetTables(nil) },
 		"a list": func() error {
-			_, _, err := r.cache.Done(t.Context(), &sink.List{Table: people.Table, Schema: people.Schema, Snapshots: []*syncd.Snapshot{snapshotAt(100)}, Safe: 100})
+			_, _, err := r.cache.Done(t.Context(), &sink.List{Table: people.Table, Schema: people.Schema, Snapshots: []*syncd.Snapshot{listed.Snapshot}, Safe: 100})
 			return err
 		},
 	} {
@@ -810,6 +829,7 @@ func TestAStoreThatFails(t *testing.T) {
 		}
 	}
 	r.wantRow(1, person(1, 1, "a"))
+	r.done(listed) // once more
 	if err := r.cache.Flush(f); err != nil {
 		t.Fatal(err)
 	}

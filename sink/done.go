@@ -82,7 +82,7 @@ func (c *Cache) passed(ctx context.Context, l *List, p syncd.Position) error {
 // find gives the table of a list, if the list is of this cache.
 func (c *Cache) find(ch *change, l *List, e syncd.Epoch) (*tableChange, error) {
 	t := ch.table(l.Table, c.pending(0))
-	if t == nil || t.Info.Error != "" || t.Info.Schema != l.Schema || ch.state.Cursor.Position.Epoch != e || len(l.Snapshots) == 0 {
+	if t == nil || t.Info.Error != "" || t.Info.Schema != l.Schema || ch.state.Cursor.Position.Epoch != e {
 		return nil, ErrDiscard
 	}
 	return t, nil
@@ -101,6 +101,9 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 	if !l.Early && ch.state.Cursor.Position.LSN < t.Ahead {
 		return false, nil
 	}
+	if !c.judged.bear(l) {
+		return false, fmt.Errorf("its pages were not all judged since the table was begun: %w", ErrDiscard)
+	}
 	if f := syncd.Oldest(l.Snapshots); f != nil && (t.Floor == nil || f.Later(t.Floor)) {
 		t.Floor = f
 	}
@@ -114,7 +117,11 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 	t.Listed = t.Listed || t.Loss == 0 && !l.Early
 	t.Stopped = ""
 	t.Resynced = c.now()
-	return true, c.commit(ch)
+	if err := c.commit(ch); err != nil {
+		return false, err
+	}
+	c.judged.forget(l)
+	return true, nil
 }
 
 // claim moves what the table is verified through, if nothing stands in the way.

@@ -400,7 +400,7 @@ func TestFeedRun(t *testing.T) {
 		r.stream.sent(0, 10, upsert(10, 1, 1, person(1, 1, "a")))
 		ended := make(chan error, 1)
 		go func() { ended <- r.feed.Run(ctx) }()
-		time.Sleep(time.Minute + 10*time.Second) // of the bubble's clock: the feed tries again and again meanwhile
+		<-time.After(time.Minute + 10*time.Second) // of the bubble's clock: the feed tries again and again meanwhile
 		synctest.Wait()
 		if got := r.cache.Through().LSN; got != 10 {
 			t.Errorf("the cache is at %s", got)

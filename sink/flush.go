@@ -85,6 +85,7 @@ func (c *change) pass(m *syncd.Marker, seq uint64, now time.Time) {
 // begin makes a new generation for an epoch, with nothing in it: beside the one that is read, or, where nothing is read
 // from that, in its place.
 func (c *Cache) begin(e syncd.Epoch) error {
+	clear(c.judged)
 	old := c.State()
 	fresh := &State{Cursor: syncd.Cursor{Position: syncd.Position{Epoch: e}}, Tables: make(map[syncd.Table]*TableState, len(old.Tables))}
 	for name, t := range old.Tables {
@@ -139,10 +140,8 @@ type applier struct {
 	cache  *Cache
 	change *change
 	marker *syncd.Marker
-	// limit is the LSN above which nothing is applied.
-	limit syncd.LSN
-	gaps  []syncd.Table
-	tally []tally
+	gaps   []syncd.Table
+	tally  []tally
 }
 
 // tally counts what became of one table's deltas.

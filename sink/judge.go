@@ -50,7 +50,11 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 			return nil, fmt.Errorf("judge the absence of %s/%s: %w", p.Table, k, err)
 		}
 	}
-	if how.Dry || len(ch.batch.Writes) == 0 && !j.opened {
+	if how.Dry {
+		return j.found, nil
+	}
+	if len(ch.batch.Writes) == 0 && !j.opened {
+		c.judged.add(p.Table, p.Snapshot)
 		return j.found, nil
 	}
 	if h := p.Snapshot.H; h > ch.state.Cursor.Position.LSN {
@@ -59,6 +63,7 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 	if err := c.commit(ch); err != nil {
 		return nil, err
 	}
+	c.judged.add(p.Table, p.Snapshot)
 	if t.Listed {
 		j.report()
 	}

@@ -22,6 +22,9 @@ func (r *reader) rewound(from syncd.Position) {
 	}
 }
 
+// forget takes note that a table begins again.
+func (r *reader) forget(table int) { r.seen[table] = [simKeys]int{} }
+
 // found counts what lists repaired.
 func (r *reader) found(_ syncd.Table, found []sink.Finding) {
 	for _, f := range found {

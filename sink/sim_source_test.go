@@ -26,6 +26,7 @@ type mix struct {
 	epochs, failover                 bool
 	restart, rewind                  bool // of the consumer: with what it had, with an earlier cursor
 	break_                           bool // of the connection, or of the store
+	tables                           bool // that are left out and taken in again
 	spoil                            bool // cached rows are changed behind the cache's back
 	standby, shared                  bool // of list pages
 	together                         bool // several lists of a table at a time
@@ -230,7 +231,9 @@ func pageKeys(page int) (low, high int) { return page * simKeys / 2, (page + 1) 
 // page reads a page of a table.
 func (u *upstream) page(id pageID) *syncd.Page {
 	if p := u.pages[id]; p != nil && u.mix.shared && chance(u, 2) {
-		return p
+		c, snap := *p, *p.Snapshot // each reader gets its own copy
+		c.Snapshot = &snap
+		return &c
 	}
 	low, high := pageKeys(id.page)
 	keys := make([]int, 0, high-low)

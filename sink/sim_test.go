@@ -76,6 +76,8 @@ func (s *simulation) fault() {
 		s.store.fail = false
 	case what <= 11 && s.mix.spoil:
 		s.spoil()
+	case what <= 13 && s.mix.tables:
+		s.leaveOut()
 	}
 }
 
@@ -89,6 +91,18 @@ func (s *simulation) epochEnds() {
 	}
 	s.newEpoch()
 	s.note("epoch %d begins at %s", s.epoch, s.start)
+}
+
+// leaveOut has a table left out of the cache, and taken in again: all that was known of it is gone.
+func (s *simulation) leaveOut() {
+	table := s.roll(simTables)
+	for _, infos := range [][]syncd.TableInfo{{tableInfo(1 - table)}, {tableInfo(0), tableInfo(1)}} {
+		if err := s.cache.SetTables(infos); err != nil {
+			s.bad("set tables: %v", err)
+		}
+	}
+	s.reader.forget(table)
+	s.note("t%d is begun again%s", table, s.dump())
 }
 
 // run makes so many steps, ends all faults, and has lists put everything right.
@@ -196,6 +210,7 @@ var mixes = map[string]mix{
 	"failover":      {truncate: true, move: true, epochs: true, failover: true, tail: true, restart: true, zombie: true, standby: true},
 	"standby":       {truncate: true, move: true, toast: true, lose: true, rot: true, zombie: true, standby: true, shared: true, together: true},
 	"spoilt rows":   {truncate: true, move: true, lose: true, zombie: true, spoil: true, together: true},
+	"tables":        {truncate: true, move: true, toast: true, lose: true, zombie: true, die: true, tables: true, restart: true, shared: true, together: true},
 	"parts":         {truncate: true, move: true, toast: true, lose: true, rot: true, die: true, parts: true, restart: true},
 	"memory": {truncate: true, move: true, toast: true, lose: true, zombie: true, epochs: true, restart: true, rewind: true, break_: true, standby: true, shared: true, together: true,
 		spoil: true, memory: true},

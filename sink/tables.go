@@ -33,7 +33,13 @@ func (c *Cache) SetTables(infos []syncd.TableInfo) error {
 	if !changed {
 		return nil
 	}
-	return c.commit(ch)
+	if err := c.commit(ch); err != nil {
+		return err
+	}
+	for _, name := range ch.batch.Drop {
+		delete(c.judged, name)
+	}
+	return nil
 }
 
 // setTable takes over one table's shape, and says whether it changed.
