@@ -188,7 +188,7 @@ func (c *comparer) showProgress(cmd *cobra.Command, name string) (stop func()) {
 func (c *comparer) poll(ctx context.Context, errs io.Writer, name string) {
 	bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(errs), progressbar.OptionSetDescription(name),
 		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"), progressbar.OptionClearOnFinish())
-	defer bar.Finish()
+	defer func() { _ = bar.Finish() }() // what a bar can't show is nobody's loss
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -206,7 +206,7 @@ func (c *comparer) poll(ctx context.Context, errs io.Writer, name string) {
 				if p.Expected > 0 {
 					bar.ChangeMax(max(p.Expected, int(p.Rows)))
 				}
-				bar.Set64(int64(p.Rows))
+				_ = bar.Set64(int64(p.Rows))
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func newReportWriter(out io.Writer, asJSON bool) *reportWriter {
 
 func (w *reportWriter) write(r *resync.Report) {
 	if w.json != nil {
-		w.json.Encode(r)
+		_ = w.json.Encode(r)
 		return
 	}
 	complete := "yes"
@@ -255,6 +255,6 @@ func (w *reportWriter) write(r *resync.Report) {
 func (w *reportWriter) flush() {
 	if w.table != nil {
 		w.table.flush()
-		w.out.Write(w.said.Bytes())
+		fmt.Fprint(w.out, w.said.String())
 	}
 }

@@ -21,14 +21,21 @@ type configFlags struct {
 func (c *configFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.file, "config", "c", "", "the configuration file, syncd.yaml")
 	cmd.Flags().StringArrayVar(&c.set, "set", nil, "set one key over file and environment, KEY=VALUE such as log.level=debug; may be repeated")
-	cmd.MarkFlagFilename("config", "yaml", "yml")
-	cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	must(cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		keys := config.Keys()
 		for i := range keys {
 			keys[i] += "="
 		}
 		return keys, cobra.ShellCompDirectiveNoSpace
-	})
+	}))
+}
+
+// must is for what fails only where this program is wrong.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // load reads the configuration for what is to run; 0 takes what it has the keys for. It can be called again.
@@ -55,7 +62,7 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Check a configuration, or print its schema", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.Help()
+			_ = cmd.Help()
 			return usage(errors.New("config: validate or schema is to be given"))
 		},
 	}

@@ -84,7 +84,7 @@ func newRoot(began *bool) *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.Help()
+			_ = cmd.Help()
 			return usage(errors.New("no command is given"))
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { *began = true },

@@ -1,13 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 
 	"github.com/spf13/cobra"
-
-	"encoding/json"
 
 	"github.com/syncd-io/syncd/internal/api"
 )
@@ -34,7 +33,7 @@ func newStatus() *cobra.Command {
 				return unreachable(fmt.Errorf("%s does not answer as a sidecar does: %w", c.addr, err))
 			}
 			if asJSON {
-				cmd.OutOrStdout().Write(body)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s", body)
 			} else {
 				printStatus(cmd.OutOrStdout(), &s)
 			}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,6 +42,12 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
+// passes says whether asking again later may help.
+func passes(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.passes
+}
+
 func badRequest(err error) error { return &failure{status: http.StatusBadRequest, text: err.Error()} }
 
 func errStopping() error {
@@ -72,7 +79,7 @@ func (a *API) open(w http.ResponseWriter, r *http.Request, s scope, q *readParam
 	if err == nil || !q.min.set {
 		return ans, key, err
 	}
-	if f, ok := err.(*failure); !ok || !f.passes {
+	if !passes(err) {
 		return ans, key, err
 	}
 	return a.wait(w, r, s, q, changed, err)
@@ -102,7 +109,7 @@ func (a *API) wait(w http.ResponseWriter, r *http.Request, s scope, q *readParam
 		if err == nil {
 			return ans, key, nil
 		}
-		if f, ok := err.(*failure); !ok || !f.passes {
+		if !passes(err) {
 			return ans, key, err
 		}
 	}
@@ -114,7 +121,7 @@ func timedOut(r *http.Request, q *readParams, err error) error {
 	if r.Context().Err() != nil {
 		return errStopping()
 	}
-	f, ok := err.(*failure)
+	f, ok := errors.AsType[*failure](err)
 	if !ok || f.status != http.StatusGatewayTimeout {
 		return err
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -144,7 +145,7 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 
 // fail writes the answer of a request that could not be answered as asked.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	f, ok := err.(*failure)
+	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		a.Logger.Error("answer a request", "method", r.Method, "path", r.URL.Path, "error", err)
 		f = &failure{status: http.StatusInternalServerError, text: err.Error()}
@@ -177,7 +178,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	h["Cache-Control"] = noStore
 	h["Content-Length"] = []string{strconv.Itoa(len(b) + 1)}
 	w.WriteHeader(status)
-	w.Write(append(b, '\n'))
+	_, _ = w.Write(append(b, '\n'))
 }
 
 // Header values that are the same for every answer; net/http reads them only.

@@ -80,7 +80,7 @@ func (a *API) comparable(t syncd.Table) error {
 		return err
 	}
 	_, err = readable(st, t)
-	if f, ok := err.(*failure); ok && f.unlisted {
+	if f, ok := errors.AsType[*failure](err); ok && f.unlisted {
 		return nil
 	}
 	return err

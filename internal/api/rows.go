@@ -63,7 +63,7 @@ func writeTagged(w http.ResponseWriter, r *http.Request, etag string, body []byt
 	if len(body) > 2000 { // net/http counts what fits its buffer by itself
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	w.Write(body)
+	_, _ = w.Write(body) // an error is the client's going away
 }
 
 // noCache lets clients keep an answer and ask with its ETag whether it still holds.
@@ -165,15 +165,15 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, through syncd.Posit
 	h["Content-Length"] = []string{strconv.Itoa(size)}
 	b := writers.Get().(*bufio.Writer)
 	b.Reset(w)
-	b.WriteString(head)
+	_, _ = b.WriteString(head) // an error comes with each write until Flush, and is the client's going away
 	for i, row := range p.rows {
 		if i > 0 {
-			b.WriteByte(',')
+			_ = b.WriteByte(',')
 		}
-		b.Write(row)
+		_, _ = b.Write(row)
 	}
-	b.WriteString(tail)
-	b.Flush() // an error is the client's going away
+	_, _ = b.WriteString(tail)
+	_ = b.Flush()
 	b.Reset(nil)
 	writers.Put(b)
 }

@@ -78,7 +78,7 @@ func TestReadAsksForAMarker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.marks.publish = func() {
-			time.Sleep(2 * time.Millisecond) // the source at work
+			<-time.After(2 * time.Millisecond) // the source at work
 			r.cache.commit(func(v *fakeView) { v.through(0x16B4000, r.clock) })
 		}
 		defer r.start(t)()
@@ -106,7 +106,7 @@ func TestSourceThatDoesNotAnswerLeavesMarkersOfItsOwn(t *testing.T) {
 		r.marks.err = errors.New("nats: no responders")
 		defer r.start(t)()
 		done := r.async(row42 + "?min_version=0/16B3800")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		r.cache.commit(func(v *fakeView) { v.through(0x16B3800, r.clock) })
 		wantStatus(t, <-done, 200)
 	})
@@ -163,7 +163,7 @@ func TestPendingRowClaimsOnlyWhatItHolds(t *testing.T) {
 		wantStatus(t, r.do("GET", row42+"?min_version=0/16B37FF"), 200)
 		wantStatus(t, r.do("GET", "/v1/tables/public.users/rows/43?min_version=0/16B4000"), 200)
 		done, page := r.async(row42+"?min_version=0/16B3800"), r.async("/v1/tables/public.users/rows?min_version=0/16B3800")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if len(done) != 0 || len(page) != 0 {
 			t.Fatal("a read was answered while its row was being fetched")
 		}
@@ -182,7 +182,7 @@ func TestWaitOutlastsTheFirstList(t *testing.T) {
 		defer r.start(t)()
 		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Listed = false })
 		done := r.async(row42 + "?min_version=0/16B3748")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Listed = true })
 		wantStatus(t, <-done, 200)
 		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Listed = false })

@@ -82,7 +82,8 @@ func checkDir(name, dir string) Precondition {
 		p.OK, p.Mend = false, fmt.Sprintf("%s can't be written to (%v): let the user that syncd runs as write there, or name another", there, err)
 		return p
 	}
-	f.Close()
-	os.Remove(f.Name())
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		p.OK, p.Mend = false, err.Error()
+	}
 	return p
 }

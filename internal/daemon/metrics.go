@@ -61,5 +61,5 @@ func answer(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	json.NewEncoder(w).Encode(body) // a client that went away needs no answer
+	_ = json.NewEncoder(w).Encode(body) // a client that went away needs no answer
 }

@@ -100,7 +100,7 @@ func (p *process) opens() (all []func() (part, error)) {
 // close gives up what was opened, in case it never ran.
 func (p *process) close() {
 	for _, c := range p.closers {
-		c.Close() // a second time where it ran, which does nothing
+		_ = c.Close() // a second time where it ran, which does nothing
 	}
 }
 

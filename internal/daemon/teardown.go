@@ -31,7 +31,7 @@ type item struct {
 }
 
 // ErrUnreachable says that a server can't be reached.
-var ErrUnreachable = errors.New("can't be reached")
+var ErrUnreachable = errors.New("a server can't be reached")
 
 // OpenTeardown looks for the slot, the publication and the stream of a configuration. A slot that is in use is an error:
 // the source still runs.
@@ -43,8 +43,7 @@ func OpenTeardown(ctx context.Context, c *config.Config, log *slog.Logger) (_ *T
 		}
 	}()
 	if t.postgres, err = pgx.Connect(ctx, c.Source.Postgres.Reveal()); err != nil {
-		// What pgx says of a connection string holds its password in no case; the string itself is left out.
-		return nil, fmt.Errorf("Postgres %w: %w", ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err) // pgx leaves the password out
 	}
 	t.closers = append(t.closers, func() { closePostgres(t.postgres) })
 	if err := t.findSlot(ctx, c.Source.Slot); err != nil {
@@ -111,7 +110,7 @@ func (t *Teardown) findStream(ctx context.Context, c *config.Config, log *slog.L
 	}
 	conn, err := bus.Connect(ctx, busConfig(c, t.embedded, "syncd-teardown-"+c.Name, log))
 	if err != nil {
-		return fmt.Errorf("NATS %w: %w", ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	t.closers = append(t.closers, conn.Close)
 	js, err := jetstream.New(conn)
