@@ -905,6 +905,28 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// Where the stream has lost its end, the cache waits until that has come again before it says how far it is.
+func TestJoinBackwards(t *testing.T) {
+	r := served(t)
+	r.flush(&sink.Flush{Marker: &syncd.Marker{Epoch: 1, Through: 110}, Gap: true})
+	r.at(1, 120, upsert(120, 1, 1, person(1, 1, "a")))
+	if err := r.cache.Join(&syncd.Marker{Epoch: 1, Previous: 100, Through: 115}, 5); err != nil {
+		t.Fatal(err)
+	}
+	p := page(1, 110)
+	r.judge(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := &sink.List{Table: people.Table, Schema: people.Schema, Snapshots: []*syncd.Snapshot{p.Snapshot}, Safe: 110}
+	if _, _, err := r.cache.Done(ctx, l); !errors.Is(err, context.Canceled) || r.table().Through.LSN != 100 {
+		t.Errorf("the table is at %s and shows what is ahead of it: %v", r.table().Through, err)
+	}
+	r.at(1, 120)
+	if _, claimed := r.done(p); !claimed || r.table().Through.LSN != 120 {
+		t.Errorf("claimed %v, the table is at %s", claimed, r.table().Through)
+	}
+}
+
 // A key stays open until an answer sees every delta in question, and is later than every page.
 func TestOpenKeys(t *testing.T) {
 	standby := func(r, r2 syncd.LSN) *syncd.Snapshot {

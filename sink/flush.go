@@ -73,6 +73,11 @@ func (c *Cache) Join(m *syncd.Marker, seq uint64) error {
 // pass moves a cache's position to a marker.
 func (c *change) pass(m *syncd.Marker, seq uint64, now time.Time) {
 	s := c.state
+	if at := s.Cursor.Position; at.Epoch == m.Epoch && at.LSN > m.Through {
+		for _, t := range s.Tables { // the stream has lost its end, and what was applied of that is to come again
+			t.Ahead = max(t.Ahead, at.LSN)
+		}
+	}
 	s.Cursor = syncd.Cursor{Seq: seq, Position: m.Position()}
 	s.System, s.Timeline, s.Start = m.System, m.Timeline, m.Start
 	s.Safe = max(s.Safe, m.Safe)

@@ -64,8 +64,8 @@ type TableState struct {
 	Loss syncd.LSN
 	// LastLoss keeps Loss after it was closed, to tell a stale row from a corrupt one.
 	LastLoss syncd.LSN
-	// Ahead is the highest H of the pages that were applied before the stream had passed it: until it has, rows may be ahead
-	// of Through.
+	// Ahead is how far rows may be ahead of Through until the stream has passed it: the highest H of the pages that were
+	// applied before the stream had passed them, or where the cache was before the stream lost its end.
 	Ahead syncd.LSN
 	// Through is how far the table is complete: the cache's, or where it stood when a loss opened.
 	Through syncd.Position
