@@ -116,6 +116,9 @@ func refuseMembership(t TableConfig, f *tableFacts, w surroundings) refusal {
 	case f.Published == nil:
 		return refuse(fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", syncd.QuoteIdent(w.publication), t.Table.SQL()),
 			"publication %s does not hold %s", w.publication, t.Table)
+	case !f.Published.Whole:
+		return refuse(fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')", syncd.QuoteIdent(w.publication)),
+			"publication %s leaves out some kinds of the changes of %s", w.publication, t.Table)
 	case t.Where != "" && f.Published.Filter == "":
 		return refuse("with manage: false set the filter in the publication, and leave where out",
 			"publication %s holds %s without a row filter", w.publication, t.Table)

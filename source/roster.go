@@ -323,6 +323,8 @@ func whyRelist(old, now *rosterTable, truncated bool) string {
 		return "its row filter changed"
 	case memberOf(old) != memberOf(now):
 		return "it left the publication and came back"
+	case optionsOf(old) != optionsOf(now):
+		return "the publication's options changed"
 	case old.facts.Files == now.facts.Files || truncated:
 		return ""
 	case old.facts.Kind == "p":
@@ -336,6 +338,13 @@ func memberOf(t *rosterTable) uint32 {
 		return 0
 	}
 	return t.facts.Published.Member
+}
+
+func optionsOf(t *rosterTable) string {
+	if t.facts.Published == nil {
+		return ""
+	}
+	return t.facts.Published.Options
 }
 
 // sameFacts compares two looks at a table, its statistics aside.

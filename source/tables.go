@@ -66,6 +66,8 @@ type membership struct {
 	Columns []string `json:"columns"` // before Postgres 15 nil: all
 	List    bool     `json:"list"`    // the columns were named
 	Filter  string   `json:"filter"`
+	Whole   bool     `json:"whole"`   // the publication carries all four kinds of changes
+	Options string   `json:"options"` // another after each change of the publication's options
 }
 
 // publicationFacts is the publication itself.
@@ -124,7 +126,9 @@ SELECT (SELECT to_jsonb(x) FROM (
        FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid WHERE i.indrelid = c.oid AND i.indisunique) AS indexes,
     (SELECT jsonb_build_object('member', coalesce((SELECT m.oid FROM member m WHERE m.prrelid = c.oid), 0)::int8,
         'list', coalesce((SELECT m.list FROM member m WHERE m.prrelid = c.oid), false),
-        'columns', p.j -> 'attnames', 'filter', coalesce(p.j ->> 'rowfilter', ''))
+        'columns', p.j -> 'attnames', 'filter', coalesce(p.j ->> 'rowfilter', ''),
+        'whole', (SELECT o.pubinsert AND o.pubupdate AND o.pubdelete AND o.pubtruncate FROM pg_catalog.pg_publication o WHERE o.pubname = $3),
+        'options', (SELECT o.xmin::text FROM pg_catalog.pg_publication o WHERE o.pubname = $3))
        FROM pub p WHERE p.schemaname = n.nspname AND p.tablename = c.relname) AS published
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE n.nspname = w.nsp AND c.relname = w.rel) x)

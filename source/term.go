@@ -182,16 +182,10 @@ func (w *Watch) preparePublication(ctx context.Context, sql *session) error {
 		return err
 	}
 	p, err := readPublication(ctx, sql, w.Config.Publication)
-	name := syncd.QuoteIdent(w.Config.Publication)
-	switch {
-	case err != nil:
-		return err
-	case p == nil:
-		return fmt.Errorf("there is no publication %s: CREATE PUBLICATION %s FOR TABLE …, or set manage: true", w.Config.Publication, name)
-	case !p.Actions:
-		return fmt.Errorf("publication %s leaves out some kinds of changes: ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')", w.Config.Publication, name)
+	if err == nil && p == nil {
+		err = fmt.Errorf("there is no publication %s: CREATE PUBLICATION %s FOR TABLE …, or set manage: true", w.Config.Publication, syncd.QuoteIdent(w.Config.Publication))
 	}
-	return nil
+	return err
 }
 
 // newTerm starts replication, and publishes an epoch's first marker.
