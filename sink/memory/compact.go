@@ -69,16 +69,20 @@ func (w *writer) gather() (gone int) {
 // moveLeaf moves the records of one leaf that are live. The last live one of a block takes the block with it.
 func (w *writer) moveLeaf(l leaf, moves []item) {
 	w.scratch = append(w.scratch[:0], l.slots...)
+	moved := false
 	for _, m := range moves {
 		from := place(m.ref)
 		for i := l.lower(m.hash); i < len(w.scratch) && w.scratch[i].bits() == m.hash>>placeBits; i++ {
 			if w.scratch[i].place() == from {
 				w.scratch[i] = makeSlot(m.hash, w.moveRecord(from))
+				moved = true
 				break
 			}
 		}
 	}
-	w.replaceLeaf(moves[0].hash, l, w.scratch)
+	if moved {
+		w.replaceLeaf(moves[0].hash, l, w.scratch)
+	}
 }
 
 func (w *writer) moveRecord(from place) place {

@@ -26,7 +26,6 @@ type writer struct {
 	counted   account // what of it is in the store's total
 }
 
-// item is one write of a batch: its index there, the number of its table among those of the batch, its key's hash.
 func newWriter(hash func(syncd.Key) uint64) *writer {
 	w := &writer{table: table{hash: hash}, victim: -1}
 	w.slab.current = -1
