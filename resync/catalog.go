@@ -80,6 +80,9 @@ func choose(infos []syncd.TableInfo, wanted []syncd.Table) []syncd.TableInfo {
 	return all
 }
 
+// notable is how many failures in a row are worth a line: a source that starts beside the cache takes a moment.
+const notable = 5
+
 // Run looks at once, then every so often, until ctx ends, and returns its error. Errors are tried again.
 func (c *Catalog) Run(ctx context.Context) error {
 	log := c.Logger
@@ -96,11 +99,13 @@ func (c *Catalog) Run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			wait = min(low<<min(failures, 20), high)
-			if failures++; failures == 1 {
-				log.Warn("the source can't be asked; it is asked again", "error", err)
+			if failures++; failures == notable {
+				log.Warn("the source can't be asked for its tables; it is asked again", "error", err)
 			}
-		case failures > 0:
-			log.Info("the source answers again", "failures", failures)
+		case failures >= notable:
+			log.Info("the source answers", "failures", failures)
+			failures = 0
+		default:
 			failures = 0
 		}
 		if err := sleep(ctx, time.Now().Add(wait)); err != nil {

@@ -20,14 +20,14 @@ type Schedule struct {
 	// start together don't list together. Causes don't wait for it.
 	Spread time.Duration
 	// MinBackoff and MaxBackoff bound the wait after a failed run, which doubles with each failure in a row.
-	// Defaults: 1 s and 1 min.
+	// Defaults: 250 ms and 1 min.
 	MinBackoff, MaxBackoff time.Duration
 	// Seed makes the spread differ from one cache to the next.
 	Seed uint64
 }
 
 func (s Schedule) withDefaults() Schedule {
-	s.MinBackoff = cmp.Or(s.MinBackoff, time.Second)
+	s.MinBackoff = cmp.Or(s.MinBackoff, 250*time.Millisecond)
 	s.MaxBackoff = cmp.Or(s.MaxBackoff, time.Minute)
 	return s
 }

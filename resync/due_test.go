@@ -98,11 +98,11 @@ func TestBackoff(t *testing.T) {
 		failures, repeats int
 		low, high         time.Duration
 	}{
-		{1, 0, 500 * time.Millisecond, time.Second},
-		{2, 0, time.Second, 2 * time.Second},
-		{5, 0, 8 * time.Second, 16 * time.Second},
+		{1, 0, 125 * time.Millisecond, 250 * time.Millisecond},
+		{2, 0, 250 * time.Millisecond, 500 * time.Millisecond},
+		{7, 0, 8 * time.Second, 16 * time.Second},
 		{60, 0, 30 * time.Second, time.Minute},
-		{0, 1, 500 * time.Millisecond, time.Second},
+		{0, 1, 125 * time.Millisecond, 250 * time.Millisecond},
 		{0, 60, 30 * time.Minute, time.Hour}, // what a run can't mend is tried less and less
 	} {
 		t.Run(fmt.Sprintf("failures=%d,repeats=%d", tc.failures, tc.repeats), func(t *testing.T) {

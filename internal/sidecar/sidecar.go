@@ -3,10 +3,8 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"log/slog"
-	"os"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -100,7 +98,7 @@ func (s *Sidecar) compose() {
 	s.catalog.Want(s.config.Tables)
 	s.runner = &resync.Runner{
 		Lister: s.source, Cache: pull, Marks: s.source, Catalog: s.catalog, Mode: s.config.Mode, MaxPrune: s.config.MaxPrune,
-		Schedule: resync.Schedule{Interval: s.config.Interval, Jitter: s.config.Jitter, Spread: spread(s.config.Interval), Seed: seed()},
+		Schedule: resync.Schedule{Interval: s.config.Interval, Jitter: s.config.Jitter, Spread: spread(s.config.Interval), Seed: rand.Uint64()},
 		Observer: s.metrics, Logger: s.log.With("stage", "resync"),
 	}
 	s.fetcher = &resync.Fetcher{Lister: s.source, Cache: pull, Marks: s.source, Observer: s.metrics, Logger: s.log.With("stage", "fetcher")}
@@ -108,14 +106,6 @@ func (s *Sidecar) compose() {
 
 // spread is over how long overdue runs are spread after the start: a little of the interval.
 func spread(interval time.Duration) time.Duration { return min(interval/20, 10*time.Second) }
-
-// seed makes the jitter of this process another than that of the next, on this host or elsewhere.
-func seed() uint64 {
-	h := fnv.New64a()
-	host, _ := os.Hostname() // without a name the process id and the time have to do
-	fmt.Fprint(h, host, os.Getpid(), time.Now().UnixNano())
-	return h.Sum64()
-}
 
 // Run keeps the cache until ctx ends, or until a message needs a newer program, whose error it returns. When it returns
 // everything it started has ended and the cache was written to disk; it can be read until Close.

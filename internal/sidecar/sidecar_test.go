@@ -80,7 +80,7 @@ func content(c *sink.Cache) map[syncd.Key]string {
 }
 
 func pass(d time.Duration) {
-	time.Sleep(d) // fake time
+	<-time.After(d) // fake time
 	synctest.Wait()
 }
 
@@ -230,7 +230,7 @@ func (w *world) work(ctx context.Context, dice *rand.Rand, keys int) {
 		case 3:
 			w.publish()
 		}
-		time.Sleep(time.Duration(dice.IntN(5)) * time.Millisecond) // fake time
+		<-time.After(time.Duration(dice.IntN(5)) * time.Millisecond) // fake time
 	}
 }
 
