@@ -186,9 +186,12 @@ func (c *comparer) showProgress(cmd *cobra.Command, name string) (stop func()) {
 
 // poll asks the sidecar how far it is, ten times a second.
 func (c *comparer) poll(ctx context.Context, errs io.Writer, name string) {
-	bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(errs), progressbar.OptionSetDescription(name),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"), progressbar.OptionClearOnFinish())
-	defer func() { _ = bar.Finish() }() // what a bar can't show is nobody's loss
+	var bar *progressbar.ProgressBar // nil until there is something to show
+	defer func() {
+		if bar != nil {
+			_ = bar.Finish() // what a bar can't show is nobody's loss
+		}
+	}()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -202,14 +205,23 @@ func (c *comparer) poll(ctx context.Context, errs io.Writer, name string) {
 			continue // the comparison itself says what is wrong
 		}
 		for _, p := range s.Running {
-			if p.Table == name {
-				if p.Expected > 0 {
-					bar.ChangeMax(max(p.Expected, int(p.Rows)))
-				}
-				_ = bar.Set64(int64(p.Rows))
+			if p.Table != name {
+				continue
 			}
+			of := int64(max(p.Expected, int(p.Rows), 1))
+			if bar == nil {
+				bar = newBar(errs, name, of)
+			}
+			bar.ChangeMax64(of)
+			_ = bar.Set64(int64(p.Rows))
 		}
 	}
+}
+
+// newBar makes a bar with an end: one without keeps a goroutine of its own.
+func newBar(w io.Writer, name string, of int64) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(of, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(name), progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"), progressbar.OptionClearOnFinish())
 }
 
 // reportWriter prints reports: as aligned columns, or as JSON Lines.
