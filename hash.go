@@ -17,7 +17,10 @@ func (k Key) Hash() uint64 {
 
 // RowDigest is the digest of one row of a list or a cache: XXH64 of the row's JSON, seeded with its key's hash. Sums of
 // it (mod 2^64) tell whether two sets of rows are equal.
-func RowDigest(k Key, row []byte) uint64 { return xxh64(row, k.Hash()) }
+func RowDigest(k Key, row []byte) uint64 { return RowDigestOf(k.Hash(), row) }
+
+// RowDigestOf is RowDigest where the key's hash is known.
+func RowDigestOf(hash uint64, row []byte) uint64 { return xxh64(row, hash) }
 
 const (
 	prime1 uint64 = 0x9E3779B185EBCA87

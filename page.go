@@ -25,6 +25,9 @@ type ListRequest struct {
 	Started bool
 	After   Key
 	Limit   int // rows at most; 0 leaves it to the source
+	// Buckets leaves out the rows whose keys lie in other hash buckets; nil: no row. Pages then have fewer rows than there
+	// would be room for, and may have none.
+	Buckets *BucketSet
 	// Sent carries the totals of the pages before, so that any process of the source can answer the next.
 	Sent Totals
 }
