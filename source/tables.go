@@ -128,7 +128,7 @@ SELECT (SELECT to_jsonb(x) FROM (
         'list', coalesce((SELECT m.list FROM member m WHERE m.prrelid = c.oid), false),
         'columns', p.j -> 'attnames', 'filter', coalesce(p.j ->> 'rowfilter', ''),
         'whole', (SELECT o.pubinsert AND o.pubupdate AND o.pubdelete AND o.pubtruncate FROM pg_catalog.pg_publication o WHERE o.pubname = $3),
-        'options', (SELECT o.xmin::text FROM pg_catalog.pg_publication o WHERE o.pubname = $3))
+        'options', (SELECT to_jsonb(o)::text || o.ctid::text FROM pg_catalog.pg_publication o WHERE o.pubname = $3))
        FROM pub p WHERE p.schemaname = n.nspname AND p.tablename = c.relname) AS published
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE n.nspname = w.nsp AND c.relname = w.rel) x)
