@@ -21,8 +21,9 @@ type Feed struct {
 	Stream Stream
 	Cache  *Cache
 	Log    *slog.Logger // nil: quiet
-	// MaxBuffer is how many bytes are held back for a marker at most; what is more is applied in parts, so that readers may
-	// see half a transaction until the marker comes. 0: 64 MiB.
+	// MaxBuffer is how many bytes are held back for a marker at most; what is more is applied in parts, so that until the
+	// marker comes readers may see half a transaction, and, where a delta is missing that nobody has noticed yet, an
+	// unchanged value of before it. 0: 64 MiB.
 	MaxBuffer int
 	// MinWait and MaxWait bound the wait after an error, which doubles from one to the other. 0: 100 ms and 10 s.
 	MinWait, MaxWait time.Duration

@@ -356,6 +356,11 @@ func (s *simulation) restart() {
 // rewind restarts over a store whose entries are ahead of its cursor, as if these were kept apart.
 func (s *simulation) rewind() {
 	at := s.cache.Store().State().Cursor.Position
+	for _, t := range s.cache.Store().State().Tables {
+		if t.Through.Compare(at) > 0 {
+			at = t.Through // the stream had lost its end
+		}
+	}
 	var older []syncd.Message
 	for _, m := range s.stream.messages {
 		if m.Marker != nil && !m.Marker.Part && m.Marker.Epoch == at.Epoch && m.Marker.Through < at.LSN {

@@ -87,8 +87,11 @@ func (r *reader) checkKey(v sink.View, t *sink.TableState, h *history, at place)
 			break
 		}
 	}
-	unsure := open || e.Pending || t.Loss != 0 || t.Through.Compare(r.ahead) < 0 || r.s.mix.parts || r.s.mix.small
+	inParts := r.s.mix.parts || r.s.mix.small // half a transaction may be shown, with values filled before a loss is noticed
+	unsure := open || e.Pending || t.Loss != 0 || t.Through.Compare(r.ahead) < 0 || inParts
 	switch {
+	case found < 0 && inParts:
+		return
 	case found < 0 && !shown.there && (e.Pending || open || t.Loss != 0):
 		return
 	case found < 0:

@@ -22,7 +22,10 @@ type commit struct {
 	tables map[syncd.Table]map[syncd.Key]sink.Entry
 }
 
-var _ sink.Store = (*Map)(nil)
+var (
+	_ sink.Store    = (*Map)(nil)
+	_ sink.Digester = (*Map)(nil)
+)
 
 // NewMap gives an empty store.
 func NewMap() *Map { return &Map{now: &commit{state: &sink.State{}}} }
@@ -110,6 +113,21 @@ func (c *commit) walk(t syncd.Table, from uint64, fn func(syncd.Key, sink.Entry)
 			return
 		}
 	}
+}
+
+// Digest implements sink.Digester.
+func (m *Map) Digest(t syncd.Table, bits int) ([]syncd.Totals, syncd.Epoch, error) {
+	all, oldest := make([]syncd.Totals, 1<<bits), syncd.Epoch(0)
+	first := true
+	for k, e := range m.latest().tables[t] {
+		if first || e.Version.Epoch < oldest {
+			oldest, first = e.Version.Epoch, false
+		}
+		if e.Row != nil {
+			all[syncd.BucketOf(k.Hash(), bits)].Add(k, e.Row)
+		}
+	}
+	return all, oldest, nil
 }
 
 // State implements sink.Store.
