@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/syncd-io/syncd"
@@ -72,6 +73,9 @@ func (w *writer) check() error {
 	}
 	if entries != w.entries || rows != w.rows || leafBytes != w.leafBytes {
 		return fmt.Errorf("%d entries, %d rows, %d bytes of leaves; counted %d, %d, %d", entries, rows, leafBytes, w.entries, w.rows, w.leafBytes)
+	}
+	if fresh := w.makeDigest(syncd.MaxDigestBits); w.digest != nil && !slices.Equal(w.digest, fresh) {
+		return fmt.Errorf("the digests that were kept are not those of the rows")
 	}
 	return w.checkAccounts(stats, refs)
 }

@@ -110,6 +110,7 @@ func (f *fileReader) table() error {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	w.dropUnusedOrigins()
+	w.keepDigest()
 	f.into.settle(w)
 	return f.totals(w, where)
 }

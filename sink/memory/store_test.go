@@ -191,6 +191,38 @@ func (m *machine) Restart(t *rapid.T) {
 	}
 }
 
+// Digest compares the digests of a table, and has them kept from now on as those of a large table are.
+func (m *machine) Digest(t *rapid.T) {
+	name := anyTable(drawRand(t))
+	m.compareDigest(t, name, rapid.IntRange(0, syncd.MaxDigestBits).Draw(t, "bits"))
+	if w := m.store.writers[name]; w != nil && w.digest == nil {
+		m.store.total.add(w.counted, -1)
+		w.digest = w.makeDigest(syncd.MaxDigestBits)
+		w.counted = w.account()
+		m.store.total.add(w.counted, 1)
+	}
+	m.compareDigest(t, name, rapid.IntRange(0, syncd.MaxDigestBits).Draw(t, "bits"))
+}
+
+func (m *machine) compareDigest(t *rapid.T, name syncd.Table, bits int) {
+	want, oldest := make([]syncd.Totals, 1<<bits), syncd.Epoch(0)
+	first := true
+	for k, e := range m.now.tables[name] {
+		if first || e.Version.Epoch < oldest {
+			oldest, first = e.Version.Epoch, false
+		}
+		if e.Row != nil {
+			b := &want[syncd.BucketOf(m.hash(k), bits)]
+			b.Rows++
+			b.Digest += syncd.RowDigestOf(m.hash(k), e.Row)
+		}
+	}
+	got, epoch, err := m.store.Digest(name, bits)
+	if err != nil || epoch != oldest || !slices.Equal(got, want) {
+		t.Fatalf("digest of %s in %d bits: oldest %d, want %d; as it should be: %v; error %v", name, bits, epoch, oldest, slices.Equal(got, want), err)
+	}
+}
+
 // Check runs after every step.
 func (m *machine) Check(t *rapid.T) {
 	check(t, m.store)
@@ -202,6 +234,7 @@ func (m *machine) Check(t *rapid.T) {
 		from = m.hash(anyKey(r))
 	}
 	m.compareWalk(t, v, m.now, name, from, 1+r.IntN(400))
+	m.compareDigest(t, name, 3)
 	k := anyKey(r)
 	got, ok, err := m.store.Load(name, k)
 	want, wantOK := m.now.tables[name][k]
@@ -278,12 +311,46 @@ func TestStoreAgainstMap(t *testing.T) {
 				m := newMachine(hash)
 				t.Repeat(map[string]func(*rapid.T){
 					"commit": m.Commit, "more": m.Commit, "empty": m.Empty,
-					"hold": m.Hold, "drop": m.Drop, "restart": m.Restart, "": m.Check,
+					"hold": m.Hold, "drop": m.Drop, "restart": m.Restart, "digest": m.Digest, "": m.Check,
 				})
 				for _, h := range m.views {
 					m.compare(t, h.view, h.was)
 				}
 			})
 		})
+	}
+}
+
+// TestDigestsOfALargeTable: they begin to be kept when the table is large enough, also when it was read from a file.
+func TestDigestsOfALargeTable(t *testing.T) {
+	s, name := New(Options{}), tables[0]
+	for i := 0; i < 3*digestFrom; i += 500 {
+		b := &sink.Batch{}
+		for j := i; j < i+500; j++ {
+			b.Writes = append(b.Writes, sink.Write{Table: name, Key: benchKey(j), Entry: sink.Entry{Row: fmt.Appendf(nil, "%d", j)}})
+		}
+		if err := s.Commit(b); err != nil {
+			t.Fatal(err)
+		}
+		check(t, s)
+		if kept := s.writers[name].digest != nil; kept != (i+500 >= digestFrom) {
+			t.Fatalf("of %d rows digests are kept: %v", i+500, kept)
+		}
+	}
+	var file bytes.Buffer
+	if _, err := s.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	again := New(Options{})
+	if _, err := again.ReadFrom(&file); err != nil {
+		t.Fatal(err)
+	}
+	check(t, again)
+	if again.writers[name].digest == nil {
+		t.Error("digests of a loaded table are not kept")
+	}
+	want, _, _ := s.Digest(name, 9)
+	if got, _, _ := again.Digest(name, 9); !slices.Equal(got, want) {
+		t.Error("a loaded table has other digests")
 	}
 }

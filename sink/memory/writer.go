@@ -20,6 +20,7 @@ type writer struct {
 	credit           int // bytes of records that compaction may look at
 	items, moves     items
 	scratch          []slot
+	digest           []syncd.Totals // of 2^syncd.MaxDigestBits buckets; nil: not kept yet
 
 	number    int     // of its table in root.tables
 	published *table  // what the next root shows
@@ -52,7 +53,7 @@ func (w *writer) seal() {
 func (w *writer) account() account {
 	const leafSize, blockSize, statSize, originSize, refSize = 32, 24, 24, 24, 8
 	vectors := w.dir.size(leafSize) + w.blocks.size(blockSize) + w.origins.size(originSize)
-	index := vectors + w.leafBytes + len(w.slab.stats)*statSize + w.interned.bytes + len(w.interned.refs)*refSize
+	index := vectors + w.leafBytes + w.digestBytes() + len(w.slab.stats)*statSize + w.interned.bytes + len(w.interned.refs)*refSize
 	return account{used: w.slab.size + index, blocks: w.slab.size, live: w.slab.live, count: w.slab.count()}
 }
 
@@ -65,6 +66,7 @@ func (w *writer) apply(writes []sink.Write) {
 		list = list[n:]
 	}
 	w.items.reset()
+	w.keepDigest()
 	w.compact()
 	if cap(w.scratch) > keepItems {
 		w.scratch = nil
@@ -92,13 +94,16 @@ func (w *writer) write(slots []slot, at int, hash uint64, c *sink.Write) []slot 
 	case c.Remove && !found:
 		return slots
 	case c.Remove:
+		w.subDigest(hash, old.row)
 		w.take(slots[i].place(), &old)
 		return slices.Delete(slots, i, i+1)
 	}
 	s := makeSlot(hash, w.addEntry(c.Key, &c.Entry))
+	w.addDigest(hash, c.Entry.Row)
 	if !found {
 		return slices.Insert(slots, i, s)
 	}
+	w.subDigest(hash, old.row)
 	w.take(slots[i].place(), &old)
 	slots[i] = s
 	return slots

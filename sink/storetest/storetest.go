@@ -402,6 +402,24 @@ func same(t *testing.T, s, want sink.Store) {
 	if got, want := s.State().Tables[users].Rows, want.State().Tables[users].Rows; got != want {
 		t.Fatalf("%d rows counted, want %d", got, want)
 	}
+	if d, ok := s.(sink.Digester); ok {
+		sameDigest(t, d, want.(sink.Digester))
+	}
+}
+
+// sameDigest fails the test where two stores digest users otherwise.
+func sameDigest(t *testing.T, s, want sink.Digester) {
+	t.Helper()
+	for _, bits := range []int{0, 5, syncd.MaxDigestBits} {
+		buckets, oldest, err := s.Digest(users, bits)
+		wantBuckets, wantOldest, wantErr := want.Digest(users, bits)
+		if err != nil || wantErr != nil {
+			t.Fatal(err, wantErr)
+		}
+		if !slices.Equal(buckets, wantBuckets) || oldest != wantOldest {
+			t.Fatalf("in 2^%d buckets the digest is not that of the rows, or epoch %d is not %d", bits, oldest, wantOldest)
+		}
+	}
 }
 
 // concurrent has readers check that each view is of one commit: all rows of both tables say the view's LSN.
