@@ -53,6 +53,8 @@ type builder struct {
 	Types func(ctx context.Context, rel []RelationColumn) ([]Column, error)
 	// Relist is told of a table whose changes could not be made deltas, and why.
 	Relist func(t syncd.Table, why string)
+	// SpillBytes is how large an open transaction may grow in memory; 0 is 64 MiB.
+	SpillBytes int
 
 	relations map[uint32]*relation // nil for a table that is not synced
 	arena     arena
@@ -64,8 +66,16 @@ type builder struct {
 	changed   bool // the open transaction had a change of a synced table
 	dead      int  // deltas of the open transaction that a later one has replaced
 	index     keyIndex
-	bytes     int // of the rows and keys in deltas
+	bytes     int    // of deltas, with what they take beside rows and keys
+	before    int    // bytes before the open transaction
+	spill     *spill // the open transaction's changes that are on disk
 }
+
+const (
+	// deltaOverhead is what a delta takes beside its row and keys.
+	deltaOverhead     = 256
+	defaultSpillBytes = 64 << 20
+)
 
 // relate takes a Relation message.
 func (b *builder) relate(ctx context.Context, m *Relation) error {
@@ -162,7 +172,7 @@ func (b *builder) start(m Begin, skip bool) error {
 		return errors.New("a transaction begins within another")
 	}
 	b.inside, b.skipping, b.begin, b.changed, b.dead = true, skip, m, false, 0
-	b.open = len(b.deltas)
+	b.open, b.before = len(b.deltas), b.bytes
 	b.index.reset()
 	return nil
 }
@@ -192,8 +202,7 @@ func (b *builder) change(m *Change) error {
 		if err != nil {
 			return err
 		}
-		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash})
-		return nil
+		return b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash})
 	}
 	fillFromOld(m)
 	d := syncd.Delta{Table: r.table, Op: syncd.Upsert, Schema: r.hash}
@@ -214,10 +223,11 @@ func (b *builder) change(m *Change) error {
 		b.resolve(r.shape, &d, base)
 	}
 	if base != d.Key {
-		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash})
+		if err := b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash}); err != nil {
+			return err
+		}
 	}
-	b.put(d)
-	return nil
+	return b.put(d)
 }
 
 // fillFromOld takes values that the update left alone from the old tuple, where it has them: all on REPLICA IDENTITY FULL,
@@ -303,7 +313,7 @@ func (b *builder) resolve(s *Shape, d *syncd.Delta, base syncd.Key) {
 }
 
 // put adds a change to the open transaction in place of an earlier one of the same key.
-func (b *builder) put(d syncd.Delta) {
+func (b *builder) put(d syncd.Delta) error {
 	if i := b.find(d.Table, d.Key); i >= 0 {
 		b.kill(i)
 	}
@@ -311,8 +321,41 @@ func (b *builder) put(d syncd.Delta) {
 		b.compact()
 	}
 	b.deltas = append(b.deltas, d)
+	b.bytes += deltaOverhead
 	b.index.add(b.deltas, b.open)
+	limit := b.SpillBytes
+	if limit == 0 {
+		limit = defaultSpillBytes
+	}
+	if b.bytes-b.before > limit {
+		return b.toDisk()
+	}
+	return nil
 }
+
+// toDisk writes the open transaction's changes into the file. What comes later does not replace them any more: of one key
+// there may be several states then, in the order of their ordinals.
+func (b *builder) toDisk() error {
+	if b.spill == nil {
+		var err error
+		if b.spill, err = newSpill(); err != nil {
+			return &localError{err}
+		}
+	}
+	if err := b.spill.add(b.deltas[b.open:]); err != nil {
+		return &localError{err}
+	}
+	clear(b.deltas[b.open:])
+	b.deltas, b.bytes, b.dead = b.deltas[:b.open], b.before, 0
+	b.index.reset()
+	return nil
+}
+
+// localError is trouble of this machine, as opposed to a replication stream that can't be understood.
+type localError struct{ error }
+
+// Unwrap gives the trouble.
+func (e *localError) Unwrap() error { return e.error }
 
 // compact takes the replaced deltas out of the open transaction.
 func (b *builder) compact() {
@@ -323,7 +366,7 @@ func (b *builder) compact() {
 }
 
 func (b *builder) kill(i int) {
-	b.bytes -= len(b.deltas[i].Row)
+	b.bytes -= len(b.deltas[i].Row) + deltaOverhead
 	b.deltas[i] = syncd.Delta{}
 	b.dead++
 }
@@ -350,6 +393,7 @@ func (b *builder) truncate(m *Truncated) error {
 		}
 		b.Tables.noteTruncate(r.table)
 		b.deltas = append(b.deltas, syncd.Delta{Table: r.table, Op: syncd.Truncate, Schema: r.hash})
+		b.bytes += deltaOverhead
 		b.index.add(b.deltas, b.open)
 	}
 	return nil
@@ -358,8 +402,30 @@ func (b *builder) truncate(m *Truncated) error {
 // drop forgets the open transaction, which the stream holds already.
 func (b *builder) drop() {
 	clear(b.deltas[b.open:])
-	b.deltas = b.deltas[:b.open]
+	b.deltas, b.bytes = b.deltas[:b.open], b.before
 	b.inside = false
+}
+
+// commitSpilled ends an open transaction that is on disk, in part at least, and gives it.
+func (b *builder) commitSpilled(end syncd.LSN, committed time.Time, xid syncd.XID) (*spill, error) {
+	if err := b.toDisk(); err != nil {
+		return nil, err
+	}
+	s := b.spill
+	b.spill, b.inside = nil, false
+	if err := s.finish(b.Epoch, end, xid, committed); err != nil {
+		s.close()
+		return nil, &localError{err}
+	}
+	return s, nil
+}
+
+// close gives up what is on disk of an open transaction.
+func (b *builder) close() {
+	if b.spill != nil {
+		b.spill.close()
+		b.spill = nil
+	}
 }
 
 // commit ends the open transaction: its deltas get their versions. It gives how many they are.
@@ -389,19 +455,11 @@ func (b *builder) take() ([]syncd.Delta, int) {
 	out, bytes := b.deltas[:whole:whole], b.bytes
 	if b.inside {
 		rest := slices.Clone(b.deltas[whole:])
-		b.bytes = size(rest)
-		bytes -= b.bytes
+		out, bytes = b.deltas[:whole:whole], b.before
 		b.deltas, b.open = rest, 0 // the index counts from open
+		b.bytes, b.before = b.bytes-b.before, 0
 		return out, bytes
 	}
 	b.deltas, b.open, b.bytes = nil, 0, 0
 	return out, bytes
-}
-
-func size(deltas []syncd.Delta) int {
-	n := 0
-	for i := range deltas {
-		n += len(deltas[i].Row) + len(deltas[i].Key) + len(deltas[i].From)
-	}
-	return n
 }

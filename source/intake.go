@@ -61,6 +61,14 @@ func (in *intake) run(ctx context.Context) error {
 
 // drained hands over the whole transactions, and waits while there is no room for more.
 func (in *intake) drained(ctx context.Context) error {
+	in.handOver()
+	err := in.Queue.wait(ctx)
+	in.Heard()
+	return err
+}
+
+// handOver hands over the whole transactions that are in memory.
+func (in *intake) handOver() {
 	deltas, bytes := in.Build.take()
 	in.Visible.add(in.commits)
 	in.commits = in.commits[:0]
@@ -69,9 +77,6 @@ func (in *intake) drained(ctx context.Context) error {
 		b.arrived = time.Now()
 	}
 	in.Queue.put(b, in.through)
-	err := in.Queue.wait(ctx)
-	in.Heard()
-	return err
 }
 
 // take takes one frame.
@@ -95,7 +100,8 @@ func (in *intake) take(ctx context.Context, body []byte) error {
 	}
 	err = in.message(kind)
 	var over *epochOverError
-	if err != nil && !errors.As(err, &over) {
+	var local *localError
+	if err != nil && !errors.As(err, &over) && !errors.As(err, &local) {
 		return &ProtocolError{f.Start, fmt.Errorf("%s: %w", kind, err)}
 	}
 	return err
@@ -136,6 +142,9 @@ func (in *intake) commit(c *Commit) error {
 	if skip != b.skipping {
 		return fmt.Errorf("the commit record from %s to %s lies across the end of the stream, %s", c.LSN, c.End, in.Replay.After.Through)
 	}
+	if b.spill != nil {
+		return in.commitSpilled(c)
+	}
 	if skip {
 		b.drop()
 	} else if b.commit(c.End, c.Committed, in.xid) > 0 {
@@ -143,6 +152,21 @@ func (in *intake) commit(c *Commit) error {
 		in.commits = append(in.commits, in.last)
 	}
 	in.through = max(in.through, c.End)
+	return nil
+}
+
+// commitSpilled hands over a transaction that is on disk.
+func (in *intake) commitSpilled(c *Commit) error {
+	s, err := in.Build.commitSpilled(c.End, c.Committed, in.xid)
+	if err != nil {
+		return err
+	}
+	in.handOver() // what was before it
+	in.last = commitRef{c.End, in.xid}
+	in.Visible.add([]commitRef{in.last})
+	in.through = max(in.through, c.End)
+	// It counts as a full queue, so that not many of its kind pile up on disk.
+	in.Queue.put(batch{spill: s, bytes: in.Queue.limit, end: c.End, xid: in.xid, arrived: time.Now()}, in.through)
 	return nil
 }
 

@@ -60,6 +60,9 @@ func (p *pump) run(ctx context.Context) error {
 		}
 		for {
 			did, err := p.step(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -74,22 +77,59 @@ func (p *pump) run(ctx context.Context) error {
 // step publishes one flush, where there is one to publish or a marker is due.
 func (p *pump) step(ctx context.Context) (bool, error) {
 	b, through := p.Queue.take(flushBytes)
+	if b.spill != nil {
+		return p.large(ctx, b, through)
+	}
 	relist := p.Tables.demanded()
 	if len(b.deltas) == 0 && len(relist) == 0 && !p.due(through) {
 		return false, nil
 	}
-	f := &syncd.Flush{Deltas: b.deltas, Marker: p.next(b, through, relist)}
-	p.count(&f.Marker, b.deltas)
-	m := f.Marker
-	if err := p.Publisher.Publish(ctx, f); err != nil {
-		if ctx.Err() != nil {
-			return false, nil
-		}
-		return false, fmt.Errorf("publish up to %s: %w", m.Position(), err)
+	m := p.next(b, through, relist)
+	m.Counts = p.count(b.deltas)
+	if err := p.publish(ctx, b.deltas, m); err != nil {
+		return false, err
 	}
 	p.Tables.told(relist, m.Through)
 	p.done(m, b)
 	return true, nil
+}
+
+// publish hands over a flush. It gives no error where ctx has ended.
+func (p *pump) publish(ctx context.Context, deltas []syncd.Delta, m syncd.Marker) error {
+	err := p.Publisher.Publish(ctx, &syncd.Flush{Deltas: deltas, Marker: m})
+	if err != nil {
+		return fmt.Errorf("publish up to %s: %w", m.Position(), err)
+	}
+	return nil
+}
+
+// large publishes a transaction that is on disk: in parts, whose markers leave Through where it is, and a last flush whose
+// marker counts them all.
+func (p *pump) large(ctx context.Context, b batch, through syncd.LSN) (bool, error) {
+	defer b.spill.close()
+	for {
+		deltas, last, err := b.spill.next(flushBytes)
+		if err != nil {
+			return false, err
+		}
+		p.count(deltas)
+		if !last {
+			m := p.next(batch{}, 0, nil)
+			m.Part = true
+			if err := p.publish(ctx, deltas, m); err != nil {
+				return false, err
+			}
+			continue
+		}
+		b.deltas = deltas
+		m := p.next(b, through, nil)
+		m.Counts = b.spill.counts
+		if err := p.publish(ctx, deltas, m); err != nil {
+			return false, err
+		}
+		p.done(m, b)
+		return true, nil
+	}
 }
 
 // next makes the marker behind the last one.
@@ -99,7 +139,7 @@ func (p *pump) next(b batch, through syncd.LSN, relist map[syncd.Table]string) s
 	p.mu.Unlock()
 	m.Previous = m.Through
 	m.Through = max(through, m.Through)
-	m.First, m.Counts, m.Relist = 0, nil, relist
+	m.First, m.Part, m.Counts, m.Relist = 0, false, nil, relist
 	if len(b.deltas) > 0 {
 		m.Commit, m.XID = b.end, b.xid
 	}
@@ -108,16 +148,16 @@ func (p *pump) next(b batch, through syncd.LSN, relist map[syncd.Table]string) s
 	return m
 }
 
-// count fills in how many deltas each table has, and tells the observer.
-func (p *pump) count(m *syncd.Marker, deltas []syncd.Delta) {
+// count gives how many deltas each table has, and tells the observer.
+func (p *pump) count(deltas []syncd.Delta) map[syncd.Table]int {
 	if len(deltas) == 0 {
-		return
+		return nil
 	}
 	type kind struct {
 		table syncd.Table
 		op    syncd.Op
 	}
-	m.Counts = map[syncd.Table]int{}
+	counts := map[syncd.Table]int{}
 	for i := 0; i < len(deltas); {
 		k := kind{deltas[i].Table, deltas[i].Op}
 		n := 1
@@ -125,9 +165,10 @@ func (p *pump) count(m *syncd.Marker, deltas []syncd.Delta) {
 			n++
 		}
 		i += n
-		m.Counts[k.table] += n
+		counts[k.table] += n
 		p.Observer.Changed(k.table, k.op, n)
 	}
+	return counts
 }
 
 // done takes note of a marker that was handed over.

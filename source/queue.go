@@ -15,7 +15,11 @@ type batch struct {
 	end     syncd.LSN // of the last transaction with deltas
 	xid     syncd.XID // and whose it was
 	arrived time.Time // when the last was read
+	spill   *spill    // one transaction that is on disk, in place of deltas
 }
+
+// empty says whether there is nothing in it.
+func (b *batch) empty() bool { return len(b.deltas) == 0 && b.spill == nil }
 
 // queue holds what the reader has read and the publisher has not yet taken. The reader waits where it is full.
 type queue struct {
@@ -38,12 +42,12 @@ func (q *queue) put(b batch, through syncd.LSN) {
 	q.mu.Lock()
 	moved := through > q.through
 	q.through = max(q.through, through)
-	if len(b.deltas) > 0 {
+	if !b.empty() {
 		q.batches = append(q.batches, b)
 		q.bytes += b.bytes
 	}
 	q.mu.Unlock()
-	if moved || len(b.deltas) > 0 {
+	if moved || !b.empty() {
 		signal(q.wake)
 	}
 }
@@ -71,7 +75,7 @@ func (q *queue) take(limit int) (b batch, through syncd.LSN) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
-	for n < len(q.batches) && (n == 0 || b.bytes+q.batches[n].bytes <= limit) {
+	for n < len(q.batches) && (n == 0 || b.spill == nil && q.batches[n].spill == nil && b.bytes+q.batches[n].bytes <= limit) {
 		b = b.join(q.batches[n])
 		n++
 	}
@@ -89,10 +93,22 @@ func (q *queue) take(limit int) (b batch, through syncd.LSN) {
 }
 
 func (b batch) join(next batch) batch {
-	if b.deltas == nil {
+	if b.empty() {
 		return next
 	}
-	return batch{append(b.deltas, next.deltas...), b.bytes + next.bytes, next.end, next.xid, next.arrived}
+	return batch{deltas: append(b.deltas, next.deltas...), bytes: b.bytes + next.bytes, end: next.end, xid: next.xid, arrived: next.arrived}
+}
+
+// close gives up what was not taken.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range q.batches {
+		if b.spill != nil {
+			b.spill.close()
+		}
+	}
+	q.batches = nil
 }
 
 // reached says up to where everything was decoded.

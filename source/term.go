@@ -220,7 +220,7 @@ func (w *Watch) newTerm(ctx context.Context, sql *session, repl *pgconn.PgConn, 
 	}
 	t.intake = intake{
 		Stream: stream, Queue: t.queue, Visible: t.seen, Recent: &t.recent,
-		Build:  builder{Epoch: after.Epoch, Tables: w.roster, Types: t.types, Relist: w.roster.demand},
+		Build:  builder{Epoch: after.Epoch, Tables: w.roster, Types: t.types, Relist: w.roster.demand, SpillBytes: w.MaxTransaction},
 		Answer: func() { signal(t.answer) }, Heard: t.hear, through: after.Through,
 	}
 	if p.Action == Resume {
@@ -261,6 +261,8 @@ func (t *term) run(ctx context.Context) error {
 	})
 	g.start(func(ctx context.Context) error { return t.seen.probe(ctx, t.snapshot, t.noteSnapshot) })
 	err := g.wait()
+	t.intake.Build.close()
+	t.queue.close()
 	t.watch.roster.untold()
 	return t.explain(err)
 }

@@ -20,6 +20,9 @@ type Watch struct {
 	Publisher Publisher
 	// Recreate says that a stream that was deleted is to be made anew.
 	Recreate bool
+	// MaxTransaction is how many bytes of one transaction's changes are kept in memory; 0 is 64 MiB. A larger one is kept on
+	// disk, in the directory for temporary files, and published in parts.
+	MaxTransaction int
 
 	roster *roster
 	slot   sync.Mutex // held while the slot is made or dropped

@@ -86,6 +86,9 @@ type replica struct {
 	through syncd.Position
 	version syncd.Version
 	commits int
+	open    bool // the last flush was a part
+	ordinal int
+	parts   map[syncd.Table]int
 }
 
 // follow applies flushes, and checks what each of them promises.
@@ -121,10 +124,20 @@ func (r *replica) marker(t *testing.T, f *syncd.Flush) {
 	if m.Safe > m.Through || m.System == 0 || m.Timeline == 0 || m.Start == 0 {
 		t.Errorf("marker %+v", *m)
 	}
-	counts := map[syncd.Table]int{}
+	if r.parts == nil {
+		r.parts = map[syncd.Table]int{}
+	}
+	counts := r.parts
 	for _, d := range f.Deltas {
 		counts[d.Table]++
 	}
+	if m.Part {
+		if m.Through != m.Previous || len(m.Counts) > 0 {
+			t.Errorf("the marker of a part is %+v", *m)
+		}
+		return
+	}
+	r.parts = nil
 	if !maps.Equal(counts, m.Counts) {
 		t.Errorf("the marker at %s counts %v, the flush has %v", m.Through, m.Counts, counts)
 	}
@@ -132,19 +145,25 @@ func (r *replica) marker(t *testing.T, f *syncd.Flush) {
 
 func (r *replica) commit(t *testing.T, deltas []syncd.Delta, m *syncd.Marker) {
 	t.Helper()
-	r.commits++
+	if !r.open {
+		r.commits++
+	}
+	r.open = m.Part
 	before := map[syncd.Table]map[syncd.Key]map[string]json.RawMessage{}
 	for table, rows := range r.rows {
 		before[table] = maps.Clone(rows)
 	}
 	seen := map[string]bool{}
-	for i, d := range deltas {
-		if d.Version.Compare(r.version) <= 0 || d.Version.Epoch != m.Epoch || d.Version.LSN > m.Through || d.Version.LSN <= m.Previous {
+	for _, d := range deltas {
+		if d.Version.Compare(r.version) <= 0 || d.Version.Epoch != m.Epoch || d.Version.LSN > m.Through && !m.Part || d.Version.LSN <= m.Previous {
 			t.Errorf("%s %s has version %s behind %s, in the flush from %s to %s", d.Table, d.Key, d.Version, r.version, m.Previous, m.Through)
 		}
+		if r.version.Position() != d.Version.Position() {
+			r.ordinal = 0
+		}
 		r.version = d.Version
-		if int(d.Version.Ordinal) != i+1 || d.XID != deltas[0].XID || d.XID == 0 || d.Committed.IsZero() {
-			t.Errorf("change %d of its transaction is %+v", i+1, d)
+		if r.ordinal++; int(d.Version.Ordinal) != r.ordinal || d.XID != deltas[0].XID || d.XID == 0 || d.Committed.IsZero() {
+			t.Errorf("change %d of its transaction is %+v", r.ordinal, d)
 		}
 		if id := d.Table.String() + "/" + d.Key.Path() + d.Op.String()[:1]; seen[id] {
 			t.Errorf("two states of %s in one transaction", id)
@@ -163,13 +182,20 @@ func (r *replica) apply(t *testing.T, d syncd.Delta, before map[syncd.Table]map[
 	case syncd.Delete:
 		delete(r.rows[d.Table], d.Key)
 	case syncd.Upsert:
-		row := map[string]json.RawMessage{}
-		if err := json.Unmarshal(d.Row, &row); err != nil {
-			t.Fatalf("%s %s: row %q: %v", d.Table, d.Key, d.Row, err)
-		}
 		base := d.Key
 		if d.Moved {
 			base = d.From
+		}
+		if r.rows[d.Table] == nil {
+			r.rows[d.Table] = map[syncd.Key]map[string]json.RawMessage{}
+		}
+		if old, ok := before[d.Table][base]; d.Pointer || len(d.Absent) > 0 && ok && old == nil {
+			r.rows[d.Table][d.Key] = nil // a consumer fetches it
+			return
+		}
+		row := map[string]json.RawMessage{}
+		if err := json.Unmarshal(d.Row, &row); err != nil {
+			t.Fatalf("%s %s: row %q: %v", d.Table, d.Key, d.Row, err)
 		}
 		for _, name := range d.Absent {
 			v, ok := before[d.Table][base][name]
@@ -177,9 +203,6 @@ func (r *replica) apply(t *testing.T, d syncd.Delta, before map[syncd.Table]map[
 				t.Errorf("%s %s: column %s is absent, and so it is under %s", d.Table, d.Key, name, base)
 			}
 			row[name] = v
-		}
-		if r.rows[d.Table] == nil {
-			r.rows[d.Table] = map[syncd.Key]map[string]json.RawMessage{}
 		}
 		r.rows[d.Table][d.Key] = row
 	}
@@ -190,6 +213,9 @@ func (r *replica) equal(t *testing.T, db *harness.DB, table syncd.Table, columns
 	t.Helper()
 	want := harness.Oracle(t, db, table, columns...)
 	for key, text := range want {
+		if got, ok := r.rows[table][key]; ok && got == nil {
+			continue // to be fetched
+		}
 		row := map[string]json.RawMessage{}
 		if err := json.Unmarshal([]byte(text), &row); err != nil {
 			t.Fatal(err)
@@ -242,5 +268,38 @@ func TestWatchCapturesEveryOperation(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("after step %q", s.name)
 		}
+	}
+}
+
+func TestLargeTransactionsGoInParts(t *testing.T) {
+	t.Parallel()
+	db := harness.Database(t)
+	db.Exec(`CREATE TABLE public.t (id int PRIMARY KEY, v text, big text); ALTER TABLE public.t ALTER big SET STORAGE EXTERNAL;
+		CREATE TABLE public.u (id int PRIMARY KEY)`)
+	watch := NewWatch(configFor(t, db, "public.t", "public.u"), new(Memory))
+	watch.MaxTransaction = 100_000
+	w := run(t, watch)
+	w.leads()
+	db.Exec(`INSERT INTO public.t SELECT i, 'v' || i, repeat('b', 3000) FROM generate_series(1, 2000) i`)
+	db.Exec(`INSERT INTO public.t VALUES (-1, 'small', NULL)`)
+	db.Exec(`BEGIN; INSERT INTO public.t VALUES (5000, 'first', ''); UPDATE public.t SET v = 'u' WHERE id <= 1000; UPDATE public.t SET id = -id - 10 WHERE id BETWEEN 1 AND 100;
+		INSERT INTO public.u SELECT generate_series(1, 500); UPDATE public.t SET id = id - 10000, v = 'twice' WHERE id < -10; DELETE FROM public.t WHERE id BETWEEN 500 AND 600; COMMIT`)
+	db.Exec(`BEGIN; UPDATE public.t SET v = 'gone'; TRUNCATE public.t; INSERT INTO public.t SELECT i, 'v', repeat('c', 3000) FROM generate_series(1, 1500) i; DELETE FROM public.u; COMMIT`)
+	w.reach(db)
+	flushes, _ := w.stream.Flushes()
+	r := follow(t, flushes)
+	r.equal(t, db, tableT)
+	r.equal(t, db, syncd.Table{Schema: "public", Name: "u"})
+	if r.commits != 4 {
+		t.Errorf("%d commits in the stream, 4 were made", r.commits)
+	}
+	parts := 0
+	for _, f := range flushes {
+		if f.Marker.Part {
+			parts++
+		}
+	}
+	if parts == 0 {
+		t.Error("nothing came in parts")
 	}
 }
