@@ -56,6 +56,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Level != nil {
 		p.apply["log.level"] = func(c *config.Config) error { setLevel(o.Level, c.Log); return nil }
 	}
+	defer tuneMemory(o.Roles)()
 	if o.Config.Bus.URL.IsZero() {
 		if p.embedded, err = natsserver.Start(embeddedConfig(o.Config, o.Log.With("stage", "nats"))); err != nil {
 			return err
