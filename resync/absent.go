@@ -52,6 +52,9 @@ func (r *run) brake(ctx context.Context, c counts) error {
 		lacking, rows = max(r.state.Served-int(r.sent.Rows), 0), r.state.Served
 	}
 	empty := r.sent.Rows == 0 && lacking > 0
+	if s, ok := stateOf(r.cache, r.table); ok && s.Changed {
+		return nil // it is known why rows have gone
+	}
 	if r.dry || r.approve || !empty && float64(lacking) <= r.maxPrune*float64(rows) {
 		return nil
 	}

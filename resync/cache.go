@@ -36,6 +36,9 @@ type State struct {
 	Rows, Served int
 	// Cause says why the table is to be listed at once; empty where no cause is open.
 	Cause string
+	// Changed: the cause is that the table itself changed, so that rows which the list lacks have gone with that, however
+	// many they are.
+	Changed bool
 	// Loss is the open loss: the list has to be repeated until each page's Safe has reached it; 0: none.
 	Loss syncd.LSN
 	// Open counts the keys that are undecided or to be fetched, the parked among them; Parked those alone.

@@ -346,6 +346,7 @@ func TestBrake(t *testing.T) {
 		o            Options
 		unlisted     bool
 		served       int
+		changed      bool
 		stops        bool
 		ghosts, gets int
 	}{
@@ -355,6 +356,7 @@ func TestBrake(t *testing.T) {
 		{name: "an empty list", rows: 10, gone: 10, maxPrune: 1, stops: true},
 		{name: "an empty list, approved", rows: 10, gone: 10, maxPrune: 1, o: Options{ApprovePrune: true}, ghosts: 10, gets: 10},
 		{name: "an empty list and an empty cache", maxPrune: 0.5},
+		{name: "the table was made anew", rows: 10, gone: 10, changed: true, ghosts: 10, gets: 10},
 		{name: "diff tells all", rows: 10, gone: 10, maxPrune: 0.5, o: Options{Dry: true}, ghosts: 10, gets: 10},
 		{name: "none may go", rows: 10, gone: 1, stops: true},
 		{name: "a first list", rows: 10, gone: 10, maxPrune: 0.5, unlisted: true, gets: 10},
@@ -368,7 +370,7 @@ func TestBrake(t *testing.T) {
 				s.commit(key(i), "")
 			}
 			c.apply(s.position())
-			c.state.Listed, c.state.Served = !tc.unlisted, tc.served
+			c.state.Listed, c.state.Served, c.state.Changed = !tc.unlisted, tc.served, tc.changed
 			r := runner(s, c)
 			r.MaxPrune = tc.maxPrune
 			got, err := once(t.Context(), r, tc.o)

@@ -83,7 +83,7 @@ func (r *Runner) candidate(s State) Candidate {
 		m.repeats = 0
 	}
 	return Candidate{
-		Table: s.Table, Refused: s.Refused != "", Listed: s.Listed, Cause: s.Cause, Parked: s.Parked, Stopped: s.Stopped != "",
+		Table: s.Table, Refused: s.Refused != "", Listed: s.Listed, Cause: s.Cause, Parked: s.Parked, Stopped: s.Stopped != "" && !s.Changed,
 		Resynced: s.Resynced, Running: m.running != nil, Requested: len(m.waiting) > 0,
 		Ended: m.ended, Failures: m.failures, Repeats: m.repeats,
 	}

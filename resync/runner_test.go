@@ -242,6 +242,30 @@ func TestStoppedTableDoesNotSpin(t *testing.T) {
 	})
 }
 
+// TestStoppedTableThatChangedIsListed: what stopped is explained afterwards, when the source has seen that the table was made
+// anew.
+func TestStoppedTableThatChangedIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := pair(9)
+		for i := range 9 {
+			s.commit(key(i), "")
+		}
+		c.apply(s.position())
+		r, o := stage(s, c)
+		r.Schedule = Schedule{Interval: time.Hour}
+		during(t, r, func(ctx context.Context) {
+			c.cause("a loss")
+			pass(ctx, time.Minute)
+			c.update(func() { c.state.Changed = true })
+			c.cause("it was made anew")
+			pass(ctx, time.Second)
+			if got := o.runs(); !slices.Equal(got, []string{"stopped", "complete"}) || len(c.content()) != 0 {
+				t.Errorf("runs %v, %d rows", got, len(c.content()))
+			}
+		})
+	})
+}
+
 // TestRequestsShareARun: a request waits for the run that is under way, and those that want the same share the next.
 func TestRequestsShareARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

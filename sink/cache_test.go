@@ -571,7 +571,7 @@ func TestLoss(t *testing.T) {
 	r.at(1, 130, upsert(130, 1, 2, person(2, 1, "a")))
 	wantLoss := func(at, through syncd.LSN, relist bool) {
 		t.Helper()
-		if s := r.table(); s.Loss != at || s.Through.LSN != through || (s.Relist != "") != relist || s.LastLoss != 120 {
+		if s := r.table(); s.Loss != at || s.Through.LSN != through || (s.Relist != "") != relist || s.LastLoss != 120 || s.Changed {
 			t.Errorf("loss %s, last %s, through %s, relist %q", s.Loss, s.LastLoss, s.Through, s.Relist)
 		}
 	}
@@ -611,8 +611,8 @@ func TestGapIsALossOfEveryTable(t *testing.T) {
 func TestRelistCause(t *testing.T) {
 	r := served(t)
 	r.flush(&sink.Flush{Marker: &syncd.Marker{Epoch: 1, Through: 120, Relist: map[syncd.Table]string{people.Table: "a partition was attached", pets.Table: "?"}}})
-	if s := r.table(); s.Relist != "a partition was attached" || s.Through.LSN != 120 {
-		t.Errorf("relist %q, through %s", s.Relist, s.Through)
+	if s := r.table(); s.Relist != "a partition was attached" || !s.Changed || s.Through.LSN != 120 {
+		t.Errorf("relist %q, changed %v, through %s", s.Relist, s.Changed, s.Through)
 	}
 	p := page(1, 120)
 	p.Safe = 119
@@ -622,8 +622,8 @@ func TestRelistCause(t *testing.T) {
 	}
 	p.Safe = 120
 	r.list(p)
-	if s := r.table(); s.Relist != "" || s.RelistAt != 0 {
-		t.Errorf("relist %q at %s", s.Relist, s.RelistAt)
+	if s := r.table(); s.Relist != "" || s.RelistAt != 0 || s.Changed {
+		t.Errorf("relist %q at %s, changed %v", s.Relist, s.RelistAt, s.Changed)
 	}
 }
 

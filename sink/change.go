@@ -40,12 +40,14 @@ func (c *change) openLoss(t *TableState, at syncd.LSN, why string) bool {
 		t.Through = through(t, c.state.Cursor.Position)
 	}
 	t.Loss, t.LastLoss = max(t.Loss, at), max(t.LastLoss, at)
-	relist(t, at, why)
+	relist(t, at, why, false)
 	return news
 }
 
 // relist asks for a list of a table, in addition to what it is to be listed for already.
-func relist(t *TableState, at syncd.LSN, why string) {
+// changed says that the table itself is why.
+func relist(t *TableState, at syncd.LSN, why string, changed bool) {
+	t.Changed = t.Changed || changed
 	t.Relist, t.RelistAt = why, max(t.RelistAt, at)
 }
 

@@ -112,7 +112,7 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 		t.Through = through(t.TableState, ch.state.Cursor.Position)
 	}
 	if t.Loss == 0 && l.Safe >= t.RelistAt {
-		t.Relist, t.RelistAt = "", 0
+		t.Relist, t.RelistAt, t.Changed = "", 0, false
 	}
 	t.Listed = t.Listed || t.Loss == 0 && !l.Early
 	t.Stopped = ""

@@ -79,6 +79,9 @@ type TableState struct {
 	// when it came: the cause ends with a complete list whose least Safe has reached that.
 	Relist   string
 	RelistAt syncd.LSN
+	// Changed says that the table itself is why: it was made anew, its partitions, its shape or what the publication holds of
+	// it changed. Rows that the list lacks have gone with that, however many they are.
+	Changed bool
 	// Stopped says that a list would have deleted more than max_prune allows; empty where none did.
 	Stopped string
 	// Rows counts the entries that hold a row. The store keeps it.

@@ -24,7 +24,7 @@ func (c cache) States() []resync.State {
 	for name, t := range newest.Tables {
 		all = append(all, resync.State{
 			Table: name, Refused: t.Info.Error, Listed: t.Listed, Rows: t.Rows, Served: served[name],
-			Cause: t.Relist, Loss: t.Loss, Open: len(t.Open), Parked: parked(t), Stopped: t.Stopped, Resynced: t.Resynced,
+			Cause: t.Relist, Changed: t.Changed, Loss: t.Loss, Open: len(t.Open), Parked: parked(t), Stopped: t.Stopped, Resynced: t.Resynced,
 		})
 	}
 	return all

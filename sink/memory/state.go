@@ -60,6 +60,7 @@ func (e *encoder) tableState(t *sink.TableState) {
 	e.time(t.Resynced)
 	e.str(t.Relist)
 	e.uint(uint64(t.RelistAt))
+	e.bool(t.Changed)
 	e.str(t.Stopped)
 	e.uint(uint64(t.Rows))
 }
@@ -77,7 +78,7 @@ func (d *decoder) tableState() *sink.TableState {
 	}
 	t.Verified = sink.Verified{Position: d.position(), At: d.time()}
 	t.Resynced = d.time()
-	t.Relist, t.RelistAt = d.str(), syncd.LSN(d.uint())
+	t.Relist, t.RelistAt, t.Changed = d.str(), syncd.LSN(d.uint()), d.bool()
 	t.Stopped = d.str()
 	t.Rows = int(d.number(1<<62, "the number of rows"))
 	return t
