@@ -27,6 +27,10 @@ type list struct {
 	seen    map[syncd.Key]bool
 	account sink.List
 	spoilt  int // how many rows were spoilt when it began
+
+	digest bool             // a digest of the table is compared first
+	sums   []*syncd.Page    // the pages of the digest
+	only   *syncd.BucketSet // what was unequal, and is listed
 }
 
 // answer is a get's, waiting for the stream.
@@ -44,6 +48,10 @@ func (f *flaky) Commit(b *sink.Batch) error {
 		return errors.New("disk full")
 	}
 	return f.Store.Commit(b)
+}
+
+func (f *flaky) Digest(t syncd.Table, bits int) ([]syncd.Totals, syncd.Epoch, error) {
+	return f.Store.(sink.Digester).Digest(t, bits)
 }
 
 // simulation is the whole.
@@ -150,8 +158,9 @@ func (s *simulation) behind() bool { return s.sub == nil || !s.sub.pending() }
 func (s *simulation) startList() {
 	l := &list{table: s.roll(simTables), seen: map[syncd.Key]bool{}}
 	l.standby = s.mix.standby && chance(s, 2)
+	l.digest = chance(s, 2)
 	if s.startListOf(l) {
-		s.note("list of t%d starts, standby %v", l.table, l.standby)
+		s.note("list of t%d starts, standby %v, digest %v", l.table, l.standby, l.digest)
 	}
 }
 
@@ -203,8 +212,10 @@ func (s *simulation) stepList() {
 
 func (s *simulation) advance(l *list) error {
 	switch {
+	case l.digest:
+		return s.advanceDigest(l)
 	case len(l.pages) < pagesOfList && (len(l.held) == 0 || chance(s, 2)):
-		p := s.page(pageID{l.table, len(l.pages), l.standby})
+		p := l.wanted(s.page(pageID{l.table, len(l.pages), l.standby}))
 		s.note("page %d of t%d read at %s H=%s R=%s safe=%s: %d rows", len(l.pages), l.table, p.Snapshot.Text(), p.Snapshot.H, p.Snapshot.R, p.Safe, len(p.Rows))
 		l.pages = append(l.pages, p)
 		l.held = append(l.held, p)
@@ -219,6 +230,82 @@ func (s *simulation) advance(l *list) error {
 		return s.judgeAbsent(l)
 	}
 	return s.endList(l)
+}
+
+// simBits has most keys of a table in a bucket of their own, and some not.
+const simBits = 2
+
+// advanceDigest reads the pages of a digest, and has it compared when the stream has passed them all. What is unequal is
+// listed then.
+func (s *simulation) advanceDigest(l *list) error {
+	if len(l.sums) < pagesOfList {
+		p := s.page(pageID{l.table, len(l.sums), l.standby})
+		l.sums = append(l.sums, s.bentPage(p))
+		s.note("page %d of a digest of t%d read at %s H=%s R=%s safe=%s: %d rows", len(l.sums)-1, l.table, p.Snapshot.Text(), p.Snapshot.H, p.Snapshot.R, p.Safe, len(p.Rows))
+		return nil
+	}
+	d := digestOf(l.sums)
+	if d == nil {
+		return fmt.Errorf("the pages' snapshots have no order: %w", sink.ErrDiscard)
+	}
+	c, err := s.cache.Compare(d, sink.How{})
+	if errors.Is(err, sink.ErrNoDigest) {
+		l.digest = false
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.note("compared the digest of t%d: unequal are %v%s", l.table, c.Unequal, s.dump())
+	l.digest, l.only = false, syncd.NewBucketSet(simBits, c.Unequal)
+	l.account.Snapshots = append(l.account.Snapshots, d.Snapshot)
+	l.account.Safe = min(l.account.Safe, d.Safe)
+	if len(c.Unequal) == 0 {
+		l.pages, l.absent = l.sums, true
+	}
+	return nil
+}
+
+// digestOf makes the digest of pages, as a source does; nil where their snapshots can't be ordered.
+func digestOf(pages []*syncd.Page) *syncd.Digest {
+	p := pages[0]
+	d := &syncd.Digest{Table: p.Table, Schema: p.Schema, System: p.System, Timeline: p.Timeline, Form: syncd.DigestForm, Bits: simBits,
+		Safe: p.Safe, Buckets: make([]syncd.Totals, 1<<simBits)}
+	var snaps []*syncd.Snapshot
+	high := syncd.LSN(0)
+	for _, p := range pages {
+		if p.Snapshot.Epoch != pages[0].Snapshot.Epoch || p.System != d.System || p.Timeline != d.Timeline {
+			return nil
+		}
+		snaps = append(snaps, p.Snapshot)
+		high, d.Safe = max(high, p.Snapshot.H), min(d.Safe, p.Safe)
+		for _, r := range p.Rows {
+			d.Buckets[syncd.BucketOf(r.Key.Hash(), simBits)].Add(r.Key, r.JSON)
+		}
+	}
+	oldest := syncd.Oldest(snaps)
+	if oldest == nil {
+		return nil
+	}
+	snap := *oldest
+	snap.H = high
+	d.Snapshot = &snap
+	return d
+}
+
+// wanted leaves out of a page what was not asked for.
+func (l *list) wanted(p *syncd.Page) *syncd.Page {
+	if l.only == nil {
+		return p
+	}
+	c := *p
+	c.Rows = nil
+	for _, r := range p.Rows {
+		if l.only.Holds(r.Key.Hash()) {
+			c.Rows = append(c.Rows, r)
+		}
+	}
+	return &c
 }
 
 // judge puts a page of a list, or an answer for one, before the cache.
@@ -253,7 +340,7 @@ func (s *simulation) bentPage(p *syncd.Page) *syncd.Page {
 func (s *simulation) judgeAbsent(l *list) error {
 	var keys []int
 	err := s.cache.Walk(tableName(l.table), 0, func(k syncd.Key, e sink.Entry) bool {
-		if e.Row != nil && !l.seen[k] {
+		if e.Row != nil && !l.seen[k] && l.only.Holds(k.Hash()) {
 			keys = append(keys, keyIndex(k))
 		}
 		return true

@@ -153,7 +153,7 @@ func (s *simulation) finish() {
 			break
 		}
 		for t := range simTables {
-			s.startListOf(&list{table: t, seen: map[syncd.Key]bool{}})
+			s.startListOf(&list{table: t, seen: map[syncd.Key]bool{}, digest: chance(s, 2)})
 		}
 		for range 8 {
 			s.stepList()
