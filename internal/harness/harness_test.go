@@ -88,12 +88,13 @@ func TestDatabaseIsDropped(t *testing.T) {
 	t.Parallel()
 	s := Postgres(t)
 	var name string
+	outer := t // its connection lives on when the database's test ends
 	t.Run("user", func(t *testing.T) {
 		db := Database(t)
 		name = db.Name
 		db.Exec("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", name)
 		db.Exec("CREATE PUBLICATION p FOR ALL TABLES")
-		err := pglogrepl.StartReplication(t.Context(), replication(t, db), name, 0, pglogrepl.StartReplicationOptions{
+		err := pglogrepl.StartReplication(t.Context(), replication(outer, db), name, 0, pglogrepl.StartReplicationOptions{
 			PluginArgs: []string{"proto_version '1'", "publication_names 'p'"}})
 		if err != nil {
 			t.Fatal(err)
