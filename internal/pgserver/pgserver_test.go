@@ -514,3 +514,35 @@ func TestEnvironmentSendsNobodyElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestBinariesOutOfReach gives binaries in a directory that only this user may enter. As root the server runs as another
+// user, who can't: the error has to say so. Everybody else may use them.
+func TestBinariesOutOfReach(t *testing.T) {
+	t.Parallel()
+	b, err := findBinaries(t.Context(), os.Getenv("SYNCD_TEST_PGBIN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, program := range []string{"initdb", "pg_ctl", "postgres"} {
+		if err := os.Symlink(b.path(program), filepath.Join(dir, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(t.Context(), Options{Own: true, Bin: dir})
+	if os.Geteuid() != 0 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if err == nil || !strings.Contains(err.Error(), "chmod a+rx") {
+		t.Errorf("the error does not say what to do: %v", err)
+	}
+}
