@@ -25,6 +25,8 @@ type intake struct {
 	// Heard is called when something was read, and when the intake stops waiting for the publisher.
 	Heard func()
 
+	waiting atomic.Bool // for the publisher: what the server says meanwhile is not heard
+
 	dec     Decoder
 	frame   Frame
 	xid     syncd.XID // of the open transaction
@@ -62,8 +64,10 @@ func (in *intake) run(ctx context.Context) error {
 // drained hands over the whole transactions, and waits while there is no room for more.
 func (in *intake) drained(ctx context.Context) error {
 	in.handOver()
+	in.waiting.Store(true)
 	err := in.Queue.wait(ctx)
 	in.Heard()
+	in.waiting.Store(false)
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Memory is a Publisher that keeps the stream in memory, for tests. The zero Memory is a stream that does not exist. Unlike a
-// stream on JetStream it can be told to hold its acks back, to refuse, and to lose its tail.
+// stream on JetStream it can be told to take nothing in, to hold its acks back, to refuse, and to lose its tail.
 type Memory struct {
 	mu      sync.Mutex
 	exists  bool
@@ -18,6 +18,7 @@ type Memory struct {
 	seq     uint64   // of the last message
 	acked   int      // flushes acknowledged
 	held    bool
+	blocked chan struct{} // closed when flushes are taken in again; nil while they are
 	err     error
 	moved   chan struct{} // closed when acked or err changes
 	grown   chan struct{} // closed when flushes grow or shrink
@@ -48,9 +49,21 @@ func (m *Memory) Create(context.Context, bool) error {
 }
 
 // Publish implements Publisher.
-func (m *Memory) Publish(_ context.Context, f *syncd.Flush) error {
+func (m *Memory) Publish(ctx context.Context, f *syncd.Flush) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for m.blocked != nil {
+		blocked := m.blocked
+		m.mu.Unlock()
+		select {
+		case <-blocked:
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
 	switch {
 	case m.err != nil:
 		return m.err
@@ -105,6 +118,19 @@ func (m *Memory) Hold(on bool) {
 		m.acked = len(m.flushes)
 	}
 	m.change()
+}
+
+// Block has Publish wait from now on, or go on.
+func (m *Memory) Block(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case on && m.blocked == nil:
+		m.blocked = make(chan struct{})
+	case !on && m.blocked != nil:
+		close(m.blocked)
+		m.blocked = nil
+	}
 }
 
 // Break makes publishing fail, until Last is called.

@@ -325,6 +325,9 @@ func (t *term) report(ctx context.Context) error {
 	for {
 		now := time.Now()
 		quiet := now.Sub(time.Unix(0, t.heard.Load()))
+		if t.intake.waiting.Load() {
+			quiet = 0
+		}
 		if quiet > silence {
 			return fmt.Errorf("the server has said nothing for %v", quiet.Round(time.Second))
 		}
