@@ -20,6 +20,7 @@ type link struct {
 	name     string
 	observer bus.StreamObserver // set before run; nil: none
 	up       chan struct{}      // closed once connected
+	relisted chan struct{}      // gets a hint when a marker names tables that are to be listed, which may be new ones
 	ends     atomic.Pointer[ends]
 }
 
@@ -39,7 +40,7 @@ var (
 var errNoBus = errors.New("NATS has not been reached yet: is it running, and is bus.url right?")
 
 func newLink(c bus.Config, name string) *link {
-	return &link{config: c, name: name, up: make(chan struct{})}
+	return &link{config: c, name: name, up: make(chan struct{}), relisted: make(chan struct{}, 1)}
 }
 
 // run connects, which may take as long as NATS is away, and closes the connection when ctx ends.
@@ -97,7 +98,29 @@ func (l *link) Subscribe(ctx context.Context, c syncd.Cursor) (sink.Subscription
 	if err != nil {
 		return nil, err
 	}
-	return e.stream.Subscribe(ctx, c)
+	sub, err := e.stream.Subscribe(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return hearing{sub, l.relisted}, nil
+}
+
+// hearing is a subscription that gives a hint of markers which name tables to be listed.
+type hearing struct {
+	sink.Subscription
+	relisted chan<- struct{}
+}
+
+// Next gives the next message.
+func (h hearing) Next(ctx context.Context) (syncd.Message, error) {
+	m, err := h.Subscription.Next(ctx)
+	if err == nil && m.Marker != nil && len(m.Marker.Relist) > 0 {
+		select {
+		case h.relisted <- struct{}{}:
+		default:
+		}
+	}
+	return m, err
 }
 
 // Tail waits for NATS and gives the last marker.

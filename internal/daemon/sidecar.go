@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +26,9 @@ type sidecarPart struct {
 	api      *api.API
 	token    *api.Token
 	listener net.Listener
+
+	mu     sync.Mutex
+	tables []syncd.Table // to be kept; nil: all of the source's
 }
 
 // openSidecar reads the cache on disk and opens the API's port.
@@ -33,12 +38,12 @@ func (p *process) openSidecar() (part, error) {
 	s.link = newLink(busConfig(p.Config, p.embedded, "syncd-sidecar-"+p.Config.Name, log.With("stage", "bus")), p.Config.Name)
 	stream, source := p.spoil(s.link)
 	c := p.Config.Sidecar
-	tables, err := sidecarTables(p.Config)
-	if err != nil {
+	var err error
+	if s.tables, err = sidecarTables(p.Config); err != nil {
 		return nil, err
 	}
 	s.sidecar, err = sidecar.Open(sidecar.Config{
-		Name: p.Config.Name, Tables: tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
+		Name: p.Config.Name, Tables: s.tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
 		MaxPrune: c.Resync.MaxPrune, NewStore: newStore(c), Data: c.Data, Registerer: p.registry, Logger: log,
 	}, stream, source)
 	if err != nil {
@@ -109,7 +114,7 @@ func (s *sidecarPart) run(ctx context.Context) error {
 	}
 	server := &api.Server{Listener: s.listener, Handler: s.api, TLS: tls, Logger: s.Log.With("stage", "api")}
 	g, all := errgroup.WithContext(ctx)
-	for _, run := range []part{s.link.run, s.sidecar.Run, s.api.Run, server.Run} {
+	for _, run := range []part{s.link.run, s.sidecar.Run, s.follow, s.api.Run, server.Run} {
 		g.Go(func() error { return run(all) })
 	}
 	if err := ended(ctx, g.Wait()); err != nil {
@@ -129,12 +134,43 @@ func addressOf(l net.Listener, tls bool) string {
 	return "http://" + l.Addr().String()
 }
 
+// setTables takes over which tables are kept.
 func (s *sidecarPart) setTables(c *config.Config) error {
 	tables, err := sidecarTables(c)
 	if err != nil {
 		return err
 	}
-	return s.sidecar.SetTables(context.Background(), tables)
+	s.mu.Lock()
+	s.tables = tables
+	s.mu.Unlock()
+	return s.look(context.Background())
+}
+
+// follow looks at the source's tables when a marker says that some are to be listed: new ones come in at once, and not when
+// the catalog looks next.
+func (s *sidecarPart) follow(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.link.relisted:
+		}
+		if err := s.look(ctx); err != nil {
+			s.Log.Debug("look at the source's tables", "error", err) // the catalog looks again, and says what is wrong
+		}
+	}
+}
+
+// lookTimeout bounds one look at the source's tables.
+const lookTimeout = 5 * time.Second
+
+func (s *sidecarPart) look(ctx context.Context) error {
+	s.mu.Lock()
+	tables := s.tables
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return s.sidecar.SetTables(ctx, tables)
 }
 
 // Ready says whether the cache may be read behind a readiness probe.
