@@ -202,7 +202,8 @@ func (b *builder) change(m *Change) error {
 		if err != nil {
 			return err
 		}
-		return b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash})
+		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash})
+		return b.bound()
 	}
 	fillFromOld(m)
 	d := syncd.Delta{Table: r.table, Op: syncd.Upsert, Schema: r.hash}
@@ -223,11 +224,10 @@ func (b *builder) change(m *Change) error {
 		b.resolve(r.shape, &d, base)
 	}
 	if base != d.Key {
-		if err := b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash}); err != nil {
-			return err
-		}
+		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash})
 	}
-	return b.put(d)
+	b.put(d)
+	return b.bound()
 }
 
 // fillFromOld takes values that the update left alone from the old tuple, where it has them: all on REPLICA IDENTITY FULL,
@@ -313,7 +313,7 @@ func (b *builder) resolve(s *Shape, d *syncd.Delta, base syncd.Key) {
 }
 
 // put adds a change to the open transaction in place of an earlier one of the same key.
-func (b *builder) put(d syncd.Delta) error {
+func (b *builder) put(d syncd.Delta) {
 	if i := b.find(d.Table, d.Key); i >= 0 {
 		b.kill(i)
 	}
@@ -323,6 +323,10 @@ func (b *builder) put(d syncd.Delta) error {
 	b.deltas = append(b.deltas, d)
 	b.bytes += deltaOverhead
 	b.index.add(b.deltas, b.open)
+}
+
+// bound keeps the open transaction below its limit. It is called between changes: the two deltas of one belong together.
+func (b *builder) bound() error {
 	limit := b.SpillBytes
 	if limit == 0 {
 		limit = defaultSpillBytes
