@@ -99,6 +99,10 @@ func (b *builder) relate(ctx context.Context, m *Relation) error {
 		r.key = append(r.key, i)
 	}
 	b.relations[m.OID] = r
+	if known.verdict.fetched() {
+		r.hash = known.shape.Hash()
+		return nil
+	}
 	if r.shape = known.shapeFor(m, names); r.shape == nil {
 		var err error
 		if r.shape, err = b.makeShape(ctx, t, m, names); err != nil {

@@ -25,10 +25,11 @@ func testBuilder(t interface{ Fatal(...any) }, spillBytes int) *builder {
 	if err != nil {
 		t.Fatal(err)
 	}
+	facts := []columnFacts{{Name: "k", Type: 23, Typmod: -1}, {Name: "a", Type: 23, Typmod: -1}, {Name: "x", Type: 25, Typmod: -1}}
 	r := newRoster(Config{})
 	r.state[tableT] = &rosterTable{
 		config: TableConfig{Table: tableT}, shape: shape, info: shape.Info(),
-		verdict: verdict{Key: []string{"k"}, Columns: []columnFacts{{Name: "k", Type: 23, Typmod: -1}, {Name: "a", Type: 23, Typmod: -1}, {Name: "x", Type: 25, Typmod: -1}}},
+		verdict: verdict{Key: []string{"k"}, Columns: facts, Publish: facts},
 	}
 	b := &builder{Epoch: 9, Tables: r, SpillBytes: spillBytes, Relist: func(syncd.Table, string) {}}
 	rel := Relation{OID: 1, Namespace: []byte("public"), Name: []byte("t"), Identity: 'd', Columns: []RelationColumn{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -230,7 +231,7 @@ func (k *checker) owner(ctx context.Context, t *rosterTable, res *Result) error 
 func generatedLeftOut(t *rosterTable) []string {
 	var left []string
 	for _, c := range t.facts.Columns {
-		if c.Generated != "" {
+		if c.Generated != "" && !slices.ContainsFunc(t.verdict.Columns, func(v columnFacts) bool { return v.Num == c.Num }) {
 			left = append(left, c.Name)
 		}
 	}

@@ -26,8 +26,9 @@ func refuse(mend, why string, args ...any) refusal { return refusal{fmt.Sprintf(
 // verdict is what becomes of a configured table: how it is synced, or why it is not.
 type verdict struct {
 	Key     []string      // the key columns, in key order
-	Columns []columnFacts // the columns to publish, in order
-	List    bool          // they are to be named, since they are not all
+	Columns []columnFacts // the columns of the row, in order
+	Publish []columnFacts // those of them that the publication carries
+	List    bool          // these are to be named, since they are not all
 	Order   []keyOrder    // how the key's index orders the key
 	Refused refusal
 }
@@ -188,14 +189,17 @@ func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key *indexFacts)
 		want = held
 	}
 	for _, c := range f.Columns {
-		named := slices.Contains(want, c.Name)
-		if len(want) > 0 && !named || c.Generated != "" && !named {
-			continue
+		named, fetch := slices.Contains(want, c.Name), t.Generated == GeneratedFetch
+		switch {
+		case len(want) > 0 && !named && !(fetch && c.Generated != "" && len(t.Columns) == 0):
+		case c.Generated == "" || named && !w.manage:
+			v.Columns, v.Publish = append(v.Columns, c), append(v.Publish, c)
+		case fetch:
+			v.Columns = append(v.Columns, c)
+		case named:
+			return verdict{Refused: refuse("take it out of columns, or set generated: fetch",
+				"column %s of %s is a generated one, which the publication does not carry", syncd.QuoteIdent(c.Name), t.Table)}
 		}
-		if c.Generated != "" && w.manage {
-			return verdict{Refused: refuse("take it out of columns", "column %s of %s is a generated one, which the publication does not carry", syncd.QuoteIdent(c.Name), t.Table)}
-		}
-		v.Columns = append(v.Columns, c)
 	}
 	for _, name := range want {
 		if !slices.ContainsFunc(f.Columns, func(c columnFacts) bool { return c.Name == name }) {
@@ -210,7 +214,7 @@ func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key *indexFacts)
 
 func refuseKeyColumns(t TableConfig, f *tableFacts, v verdict) refusal {
 	for _, name := range v.Key {
-		if slices.ContainsFunc(v.Columns, func(c columnFacts) bool { return c.Name == name }) {
+		if slices.ContainsFunc(v.Publish, func(c columnFacts) bool { return c.Name == name }) {
 			continue
 		}
 		i := slices.IndexFunc(f.Columns, func(c columnFacts) bool { return c.Name == name })
@@ -244,6 +248,9 @@ func refuseFilter(t TableConfig, f *tableFacts, key, reads []string) refusal {
 	return refuse(fmt.Sprintf("filter by the key's columns (%s), or ALTER TABLE %s REPLICA IDENTITY FULL", strings.Join(key, ", "), t.Table.SQL()),
 		"the filter of %s reads %s, which is outside the key, so that every UPDATE would fail", t.Table, strings.Join(outside, ", "))
 }
+
+// fetched says whether the stream lacks columns of the row, so that each changed row is read from the server.
+func (v *verdict) fetched() bool { return len(v.Publish) < len(v.Columns) }
 
 func sameSet(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)

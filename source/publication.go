@@ -168,7 +168,7 @@ func (k *keeper) same(w wanted) bool {
 	if held.List != w.verdict.List {
 		return false
 	}
-	if held.List && !sameSet(held.Columns, columnNames(w.verdict.Columns)) {
+	if held.List && !sameSet(held.Columns, columnNames(w.verdict.Publish)) {
 		return false
 	}
 	if w.config.Where == "" {
@@ -183,7 +183,7 @@ func (k *keeper) addSQL(w wanted, list bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ALTER PUBLICATION %s ADD TABLE ONLY %s", syncd.QuoteIdent(k.publication), w.config.Table.SQL())
 	if list {
-		fmt.Fprintf(&b, " (%s)", quoteList(columnNames(w.verdict.Columns)))
+		fmt.Fprintf(&b, " (%s)", quoteList(columnNames(w.verdict.Publish)))
 	}
 	if w.config.Where != "" {
 		fmt.Fprintf(&b, " WHERE (%s)", w.config.Where)

@@ -303,3 +303,34 @@ func TestLargeTransactionsGoInParts(t *testing.T) {
 		t.Error("nothing came in parts")
 	}
 }
+
+func TestGeneratedColumns(t *testing.T) {
+	t.Parallel()
+	db := harness.Database(t)
+	db.Exec(`CREATE TABLE public.t (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id * 2) STORED, v text);
+		CREATE TABLE public.u (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id * 2) STORED, v text)`)
+	cfg := configFor(t, db, "public.t", "public.u")
+	cfg.Tables[1].Generated = GeneratedFetch
+	w := run(t, NewWatch(cfg, new(Memory)))
+	l := w.lister()
+	db.Exec(`INSERT INTO public.t VALUES (1, DEFAULT, 'a'); INSERT INTO public.u VALUES (1, DEFAULT, 'a'), (2, DEFAULT, 'b'); DELETE FROM public.u WHERE id = 2`)
+	w.reach(db)
+	want := map[string]string{"t": `{"id":1,"v":"a"}`, "u": `{"id":1,"g":2,"v":"a"}`}
+	for name, row := range want {
+		p := pages(t, l, syncd.Table{Schema: "public", Name: name}, 0)[0]
+		if len(p.Rows) != 1 || string(p.Rows[0].JSON) != row {
+			t.Errorf("%s is listed as %s, want %s", name, p.Rows, row)
+		}
+	}
+	flushes, _ := w.stream.Flushes()
+	for _, f := range flushes {
+		for _, d := range f.Deltas {
+			if fetch := d.Table.Name == "u" && d.Op == syncd.Upsert; d.Pointer != fetch || !fetch && d.Op == syncd.Upsert && string(d.Row) != want["t"] {
+				t.Errorf("delta %+v", d)
+			}
+			if info := w.info(d.Table.Name, synced); d.Schema != info.Schema {
+				t.Errorf("delta of %s has shape %x, the table %x", d.Table, d.Schema, info.Schema)
+			}
+		}
+	}
+}
