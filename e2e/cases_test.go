@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/internal/harness"
 )
 
@@ -122,6 +121,15 @@ func runCase(t *testing.T, c *sqlCase, db *harness.DB) {
 	f.converges(s)
 }
 
+// array gives texts as SQL writes them.
+func array(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, s := range texts {
+		quoted[i] = "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	return "ARRAY[" + strings.Join(quoted, ", ") + "]"
+}
+
 // discover runs the script while nobody watches, to see which tables it makes.
 func discover(t *testing.T, c *sqlCase, db *harness.DB) []tableConfig {
 	t.Helper()
@@ -129,11 +137,12 @@ func discover(t *testing.T, c *sqlCase, db *harness.DB) []tableConfig {
 	var all []tableConfig
 	for _, script := range []string{c.setup, c.changes} {
 		p.run(script)
-		for _, r := range db.Query(`SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-			WHERE n.nspname = ANY ($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1, 2`, c.schemas) {
-			t := tableConfig{table: syncd.Table{Schema: r[0], Name: r[1]}}
-			if !slices.ContainsFunc(all, func(o tableConfig) bool { return o.table == t.table }) {
-				all = append(all, t)
+		p.run(`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = ANY (` + array(c.schemas) + `) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1;`)
+		for _, name := range p.said {
+			n := tableConfig{table: table(t, name)}
+			if !slices.ContainsFunc(all, func(o tableConfig) bool { return o.table == n.table }) {
+				all = append(all, n)
 			}
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,10 +15,14 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/bus"
 	"github.com/syncd-io/syncd/internal/config"
 	"github.com/syncd-io/syncd/internal/daemon"
 	"github.com/syncd-io/syncd/internal/harness"
+	"github.com/syncd-io/syncd/source"
 )
 
 const program = "syncd e2e"
@@ -31,8 +37,9 @@ type fleet struct {
 	bus *harness.Bus
 	dir string // configurations, sockets and the caches' files
 
-	// postgres is how the source connects; the database's own URL where it is empty.
-	postgres string
+	// target is a superuser's URL of the database that is synced, and postgres the URL by which the source connects; empty:
+	// db's.
+	target, postgres string
 	// publication is one that the test made, taken as it is; empty: syncd makes and keeps its own.
 	publication string
 	tables      []tableConfig
@@ -65,7 +72,7 @@ func fleetOn(t *testing.T, db *harness.DB, bus *harness.Bus, tables ...string) *
 			t.Error(err)
 		}
 	})
-	f := &fleet{t: t, db: db, bus: bus, dir: dir}
+	f := &fleet{t: t, db: db, bus: bus, dir: dir, target: db.URL}
 	for _, name := range tables {
 		f.tables = append(f.tables, tableConfig{table: table(t, name)})
 	}
@@ -115,7 +122,7 @@ func (f *fleet) configure(role, name string) string {
 func (f *fleet) configureSource(b *strings.Builder) {
 	url := f.postgres
 	if url == "" {
-		url = f.db.URL
+		url = f.target
 	}
 	fmt.Fprintf(b, "metrics: {listen: '127.0.0.1:0'}\nsource:\n  postgres: %s\n", text(url))
 	if f.more.source != "" {
@@ -152,6 +159,7 @@ type member struct {
 	done chan struct{} // closed when it has ended
 	err  error         // why it ended; set before done is closed
 	told bool          // it was told to end
+	log  *safeBuffer   // what it has logged
 	kill func()        // ends it as kill -9 does; nil in this process
 }
 
@@ -176,6 +184,20 @@ func (m *member) alive() error {
 	}
 }
 
+// says waits until it has logged a text.
+func (m *member) says(f *fleet, text string) {
+	m.t.Helper()
+	f.eventually(m.name+" to say "+text, func() error {
+		if err := m.alive(); err != nil {
+			return err
+		}
+		if !strings.Contains(m.log.String(), text) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
 // source starts a source in this process. It ends with the test.
 func (f *fleet) source() *member { f.t.Helper(); return f.start("source", "source") }
 
@@ -187,8 +209,8 @@ func (f *fleet) start(role, name string) *member {
 		f.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &member{t: f.t, name: name, end: cancel, done: make(chan struct{})}
-	log := slog.New(slog.NewTextHandler(f.t.Output(), nil)).With("process", name)
+	m := &member{t: f.t, name: name, end: cancel, done: make(chan struct{}), log: &safeBuffer{}}
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(f.t.Output(), m.log), nil)).With("process", name)
 	go func() {
 		defer close(m.done)
 		m.err = daemon.Run(ctx, daemon.Options{Config: c, Roles: roles[role], Program: program, Log: log})
@@ -211,12 +233,11 @@ func (f *fleet) process(role, name string) *member {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	log := &safeBuffer{}
-	cmd.Stdout, cmd.Stderr = log, log
+	m := &member{t: f.t, name: name, done: make(chan struct{}), log: &safeBuffer{}}
+	cmd.Stdout, cmd.Stderr = m.log, m.log
 	if err := cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}
-	m := &member{t: f.t, name: name, done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
 		m.err = cmd.Wait()
@@ -230,7 +251,7 @@ func (f *fleet) process(role, name string) *member {
 	f.t.Cleanup(func() {
 		m.kill()
 		if f.t.Failed() {
-			f.t.Logf("process %s:\n%s", name, log)
+			f.t.Logf("process %s:\n%s", name, m.log)
 		}
 	})
 	return m
@@ -252,4 +273,30 @@ func (s *safeBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// trailing runs the source's stages as daemon.Run assembles them, with what can't be configured. They end with the test.
+func (f *fleet) trailing(c source.Config) {
+	f.t.Helper()
+	c.Name, c.Postgres, c.Manage, c.Logger = f.bus.Name, f.target, true, harness.Logger(f.t)
+	for _, t := range f.tables {
+		c.Tables = append(c.Tables, source.TableConfig{Table: t.table})
+	}
+	conn := f.bus.Conn()
+	p := &bus.Publisher{Conn: conn, Name: c.Name, Limits: bus.Limits{MaxBytes: 256 << 20}, Log: c.Logger}
+	w := source.NewWatch(c, p)
+	l := source.NewLister(w)
+	service := &bus.Service{Conn: conn, Name: c.Name, Lister: l, Marks: w, Version: program, Log: c.Logger}
+	ctx, cancel := context.WithCancel(context.Background())
+	g, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{p.Run, w.Run, service.Run} {
+		g.Go(func() error { return run(ctx) })
+	}
+	f.t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			f.t.Error(err)
+		}
+		l.Close()
+	})
 }

@@ -23,6 +23,7 @@ type psql struct {
 	errs *safeBuffer
 	done chan struct{}
 	n    int
+	said []string // what the last script has printed
 }
 
 // psqlPath finds psql beside the server's binaries, or on the PATH.
@@ -87,6 +88,7 @@ func (p *psql) quit() {
 func (p *psql) run(script string) (database string) {
 	p.t.Helper()
 	p.n++
+	p.said = nil
 	mark := fmt.Sprintf("script %d is done|", p.n)
 	go func() {
 		_, _ = io.WriteString(p.in, script+"\nSELECT '"+mark+"' || pg_catalog.current_database();\n") // it may have ended
@@ -102,8 +104,19 @@ func (p *psql) run(script string) (database string) {
 			if db, ok := strings.CutPrefix(line, mark); ok {
 				return db
 			}
+			p.said = append(p.said, line)
 		case <-guard:
 			p.t.Fatalf("psql: the script has not ended after %v: %s", harness.HangGuard, p.errs)
 		}
 	}
+}
+
+// ask gives the one value that a query of the session gives.
+func (p *psql) ask(query string) string {
+	p.t.Helper()
+	p.run(query + ";")
+	if len(p.said) != 1 {
+		p.t.Fatalf("%s: %d values, want one", query, len(p.said))
+	}
+	return p.said[0]
 }

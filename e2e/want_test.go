@@ -60,7 +60,7 @@ type oracle struct {
 // wants gives what a cache must hold of each configured table, and where the server's log ended just before.
 func (f *fleet) wants() (all []want, lsn syncd.LSN, err error) {
 	ctx := f.t.Context()
-	c, err := pgx.ParseConfig(f.db.URL)
+	c, err := pgx.ParseConfig(f.target)
 	if err != nil {
 		return nil, 0, err
 	}
