@@ -22,12 +22,13 @@ import (
 
 // The stages take these as their observers.
 var (
-	_ source.Observer     = (*metrics.Source)(nil)
-	_ bus.PublishObserver = (*metrics.Source)(nil)
-	_ bus.StreamObserver  = (*metrics.Sidecar)(nil)
-	_ sink.Observer       = (*metrics.Sidecar)(nil)
-	_ resync.Observer     = (*metrics.Sidecar)(nil)
-	_ checkpoint.Observer = (*metrics.Sidecar)(nil)
+	_ source.Observer      = (*metrics.Source)(nil)
+	_ bus.PublishObserver  = (*metrics.Source)(nil)
+	_ bus.StreamObserver   = (*metrics.Sidecar)(nil)
+	_ sink.Observer        = (*metrics.Sidecar)(nil)
+	_ resync.Observer      = (*metrics.Sidecar)(nil)
+	_ resync.CheckObserver = (*metrics.Sidecar)(nil)
+	_ checkpoint.Observer  = (*metrics.Sidecar)(nil)
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,6 +73,9 @@ func all() *prometheus.Registry {
 	c.Resynced(users, "full", "complete", 2*time.Second)
 	c.Resynced(users, "full", "failed", time.Hour)
 	c.Fetched(users, 5, 4)
+	c.Checked(users, "1s", true)
+	c.Checked(users, "1s", false)
+	c.Checked(users, "5m", true)
 	c.Away(users, errors.New("no responders"))
 	c.Saved(now, 2*time.Second, 1<<20, nil)
 	c.Saved(now, time.Hour, 0, errors.New("disk full"))
@@ -91,9 +95,17 @@ func TestLint(t *testing.T) {
 // TestValues holds the values, by the names and labels that users' rules and dashboards rely on.
 func TestValues(t *testing.T) {
 	const want = `
+# HELP syncd_consistent_within_total Rows of the cache, sampled at random, that were as Postgres has them within a time after (1s, 10s, 1m, 5m), by table.
+# TYPE syncd_consistent_within_total counter
+syncd_consistent_within_total{table="public.users",window="1s"} 1
+syncd_consistent_within_total{table="public.users",window="5m"} 1
 # HELP syncd_gaps_total Losses noticed: once for each table of which deltas were missing at a marker.
 # TYPE syncd_gaps_total counter
 syncd_gaps_total 1
+# HELP syncd_inconsistent_within_total Rows of the cache, sampled at random, that were still otherwise than Postgres has them a time after (1s, 10s, 1m, 5m), by table.
+# TYPE syncd_inconsistent_within_total counter
+syncd_inconsistent_within_total{table="public.users",window="1s"} 1
+syncd_inconsistent_within_total{table="public.users",window="5m"} 0
 # HELP syncd_parked_keys Keys whose delta could not be applied, by table.
 # TYPE syncd_parked_keys gauge
 syncd_parked_keys{table="public.\"Odd Name\""} 0

@@ -26,6 +26,7 @@ type Sidecar struct {
 	saved    prometheus.Gauge
 	saving   prometheus.Histogram
 	size     prometheus.Gauge
+	was, not *prometheus.CounterVec // within a window consistent, and not
 
 	tables perTable[sidecarTable]
 }
@@ -70,13 +71,17 @@ func NewSidecar(reg prometheus.Registerer, state func() SidecarState) *Sidecar {
 		size: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "syncd_checkpoint_bytes", Help: "Size of the last checkpoint that was written; 0: none was since the start."}),
 	}
+	s.was = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "syncd_consistent_within_total", Help: "Rows of the cache, sampled at random, that were as Postgres has them within a time after (1s, 10s, 1m, 5m), by table."}, []string{"table", "window"})
+	s.not = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "syncd_inconsistent_within_total", Help: "Rows of the cache, sampled at random, that were still otherwise than Postgres has them a time after (1s, 10s, 1m, 5m), by table."}, []string{"table", "window"})
 	s.tables.make = func(table string) *sidecarTable {
 		return &sidecarTable{applied: newOpCounters(s.applied, table), delay: s.delay.WithLabelValues(table)}
 	}
 	for _, result := range []string{"saved", "failed"} {
 		s.saves.WithLabelValues(result)
 	}
-	reg.MustRegister(s.applied, s.rejected, s.delay, s.gaps, s.resubs, s.resyncs, s.took, s.repaired, s.fetched, s.settled, s.away, s.saves, s.saved, s.saving, s.size, stateCollector{state})
+	reg.MustRegister(s.applied, s.rejected, s.delay, s.gaps, s.resubs, s.resyncs, s.took, s.repaired, s.fetched, s.settled, s.away, s.saves, s.saved, s.saving, s.size, s.was, s.not, stateCollector{state})
 	return s
 }
 
@@ -116,6 +121,17 @@ func (s *Sidecar) Resynced(t syncd.Table, mode, result string, took time.Duratio
 func (s *Sidecar) Fetched(t syncd.Table, n, settled int) {
 	s.fetched.WithLabelValues(t.String()).Add(float64(n))
 	s.settled.WithLabelValues(t.String()).Add(float64(settled))
+}
+
+// Checked counts a sampled row that was as Postgres has it within a window, or was not. Both counters are there from the first
+// sample on, so that a rate over them is never without its other half.
+func (s *Sidecar) Checked(t syncd.Table, window string, consistent bool) {
+	was, not := s.was.WithLabelValues(t.String(), window), s.not.WithLabelValues(t.String(), window)
+	if consistent {
+		was.Inc()
+	} else {
+		not.Inc()
+	}
 }
 
 // Away counts a list or a get that the source did not answer.

@@ -202,6 +202,13 @@ func (r *Runner) Request(ctx context.Context, t syncd.Table, o Options) (*Report
 	}
 }
 
+// Ask has a table run in full, after a run of it that is under way, and waits for nothing. Who asks again before it has begun
+// gets the same run.
+func (r *Runner) Ask(t syncd.Table) {
+	r.init()
+	r.enqueue(t, Options{Mode: Full})
+}
+
 // Running says how far the runs are that are under way.
 func (r *Runner) Running() []Progress {
 	r.init()

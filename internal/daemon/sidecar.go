@@ -44,7 +44,7 @@ func (p *process) openSidecar() (part, error) {
 	}
 	s.sidecar, err = sidecar.Open(sidecar.Config{
 		Name: p.Config.Name, Tables: s.tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
-		MaxPrune: c.Resync.MaxPrune, NewStore: newStore(c), Data: c.Data, Registerer: p.registry, Logger: log,
+		MaxPrune: c.Resync.MaxPrune, Checks: c.Checker.KeysPerSecond, NewStore: newStore(c), Data: c.Data, Registerer: p.registry, Logger: log,
 	}, stream, source)
 	if err != nil {
 		return nil, err

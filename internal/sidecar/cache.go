@@ -13,6 +13,7 @@ type cache struct{ *sink.Cache }
 
 var (
 	_ resync.FetchCache = cache{}
+	_ resync.CheckCache = cache{}
 	_ resync.TableSet   = cache{}
 )
 
@@ -70,6 +71,16 @@ func (c cache) Open(t syncd.Table, fn func(syncd.Key) bool) {
 			return
 		}
 	}
+}
+
+// IsOpen says whether a key is open.
+func (c cache) IsOpen(t syncd.Table, k syncd.Key) bool {
+	s := c.Cache.State().Tables[t]
+	if s == nil {
+		return false
+	}
+	_, open := s.Open[k]
+	return open
 }
 
 // Judge has the gate judge a page.

@@ -33,6 +33,8 @@ type Config struct {
 	Mode resync.Mode
 	// MaxPrune is the share of a table's rows, 0 to 1, that a resync may delete without being told to.
 	MaxPrune float64
+	// Checks is how many keys a second are sampled and compared with Postgres; 0: none.
+	Checks float64
 	// NewStore makes an empty store: for the cache, and for that of each new epoch.
 	NewStore func() (sink.Store, error)
 	// Data is the directory that the cache is kept in between two runs, by stores that can be written to a file; it is made
@@ -60,6 +62,7 @@ type Sidecar struct {
 	catalog *resync.Catalog
 	runner  *resync.Runner
 	fetcher *resync.Fetcher
+	checker *resync.Checker
 	metrics *metrics.Sidecar
 	dir     *checkpoint.Dir   // nil: nothing is kept
 	saver   *checkpoint.Saver // nil: nothing is kept
@@ -102,6 +105,10 @@ func (s *Sidecar) compose() {
 		Observer: s.metrics, Logger: s.log.With("stage", "resync"),
 	}
 	s.fetcher = &resync.Fetcher{Lister: s.source, Cache: pull, Marks: s.source, Observer: s.metrics, Logger: s.log.With("stage", "fetcher")}
+	s.checker = &resync.Checker{
+		Lister: s.source, Cache: pull, Asker: s.runner, Rate: s.config.Checks, Seed: rand.Uint64(),
+		Observer: s.metrics, Logger: s.log.With("stage", "checker"),
+	}
 }
 
 // spread is over how long overdue runs are spread after the start: a little of the interval.
@@ -112,7 +119,7 @@ func spread(interval time.Duration) time.Duration { return min(interval/20, 10*t
 func (s *Sidecar) Run(ctx context.Context) error {
 	saved := s.save(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	for _, stage := range []func(context.Context) error{s.feed.Run, s.catalog.Run, s.runner.Run, s.fetcher.Run} {
+	for _, stage := range []func(context.Context) error{s.feed.Run, s.catalog.Run, s.runner.Run, s.fetcher.Run, s.checker.Run} {
 		g.Go(func() error { return stage(ctx) })
 	}
 	err := g.Wait()
