@@ -145,6 +145,21 @@ var ablations = []struct {
 		}},
 	},
 	{
+		name: "a digest has seen what its last page has",
+		mix:  mix{lose: true, zombie: true, rewind: true, tables: true, restart: true},
+		bend: bend{digest: func(d *syncd.Digest, pages []*syncd.Page) {
+			high := d.Snapshot.H
+			snap := *pages[len(pages)-1].Snapshot
+			snap.H = high
+			d.Snapshot = &snap
+		}},
+	},
+	{
+		name: "buckets that differ are not listed",
+		mix:  mix{lose: true, rot: true},
+		bend: bend{proof: func(c *sink.Comparison) { c.Unequal = nil }},
+	},
+	{
 		name: "the marker before is not looked at",
 		mix:  mix{lose: true},
 		bend: bend{marker: func(m *syncd.Marker) { m.Previous = 0 }},

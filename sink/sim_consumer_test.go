@@ -248,6 +248,9 @@ func (s *simulation) advanceDigest(l *list) error {
 	if d == nil {
 		return fmt.Errorf("the pages' snapshots have no order: %w", sink.ErrDiscard)
 	}
+	if s.bend.digest != nil {
+		s.bend.digest(d, l.sums)
+	}
 	c, err := s.cache.Compare(d, sink.How{})
 	if errors.Is(err, sink.ErrNoDigest) {
 		l.digest = false
@@ -255,6 +258,9 @@ func (s *simulation) advanceDigest(l *list) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.bend.proof != nil {
+		s.bend.proof(c)
 	}
 	s.note("compared the digest of t%d: unequal are %v%s", l.table, c.Unequal, s.dump())
 	l.digest, l.only = false, syncd.NewBucketSet(simBits, c.Unequal)

@@ -291,8 +291,10 @@ func (u *upstream) broken() error {
 
 // bend puts a rule outside the gate out of force, by changing what comes to the consumer. nil fields change nothing.
 type bend struct {
-	page   func(p *syncd.Page)   // changes a copy, with a snapshot of its own
-	list   func(l *sink.List)    // changes it
+	page   func(p *syncd.Page) // changes a copy, with a snapshot of its own
+	list   func(l *sink.List)  // changes it
+	digest func(d *syncd.Digest, pages []*syncd.Page)
+	proof  func(c *sink.Comparison)
 	marker func(m *syncd.Marker) // changes a copy
 	delta  func(d *syncd.Delta)  // changes a copy
 }
