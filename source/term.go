@@ -203,6 +203,7 @@ func (w *Watch) newTerm(ctx context.Context, sql *session, repl *pgconn.PgConn, 
 		if err := w.Publisher.Publish(ctx, &syncd.Flush{Marker: m}); err != nil {
 			return nil, fmt.Errorf("publish the first marker of epoch %d: %w", p.Epoch, err)
 		}
+		w.setLast(m)
 	}
 	stream, err := startStream(ctx, repl, w.Config.Slot, w.Config.Publication)
 	if err != nil {
