@@ -398,11 +398,6 @@ func (k *checker) notYet() {
 			k.fault(fmt.Sprintf("sidecar.tables[%d].selector", i), say+"; leave it out to keep all rows", "a selector")
 		}
 	}
-	for i, t := range k.c.Source.Tables {
-		if t.Generated == "fetch" {
-			k.fault(fmt.Sprintf("source.tables[%d].generated", i), say+"; use omit", "fetch")
-		}
-	}
 	if k.c.Sidecar.Stale.Fail && k.c.Sidecar.Stale.After > time.Duration(0) {
 		k.fault("sidecar.stale", say+"; use serve", "fail")
 	}
