@@ -96,9 +96,8 @@ func testLog(t testing.TB) *slog.Logger {
 }
 
 type testWriter struct {
-	t    testing.TB
-	mu   sync.Mutex
-	done bool
+	t  testing.TB
+	mu sync.Mutex
 }
 
 func (w *testWriter) Write(b []byte) (int, error) {
