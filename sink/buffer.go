@@ -13,9 +13,16 @@ const deltaOverhead = 256
 type buffer struct {
 	messages []syncd.Message
 	size     int // bytes
-	// What was applied in parts since the last whole marker: how many distinct deltas of each table, and the last of them.
-	counted map[syncd.Table]int
-	last    map[syncd.Table]syncd.Version
+	// parts counts what was applied in parts and no whole marker has passed yet, by table and commit, in order. A commit may
+	// stay: when its source has died amid the parts, the next one may send markers before it sends the whole of it again.
+	parts map[syncd.Table][]partCount
+}
+
+// partCount says how many distinct deltas of a commit were applied in parts, and the ordinal of the last.
+type partCount struct {
+	at   syncd.Position
+	n    int
+	last uint32
 }
 
 func (b *buffer) add(m syncd.Message) {
@@ -32,7 +39,7 @@ func (b *buffer) add(m syncd.Message) {
 func (b *buffer) reset() {
 	clear(b.messages)
 	b.messages, b.size = b.messages[:0], 0
-	b.counted, b.last = nil, nil
+	b.parts = nil
 }
 
 // collect gives the deltas of the messages from sequence first up to and without to, by table: each table's in strictly
@@ -80,29 +87,68 @@ func inOrder(deltas []syncd.Delta) []syncd.Delta {
 	return deltas
 }
 
-// count takes note of deltas that are applied as a part.
+// count takes note of deltas that are applied as a part, and lie behind what the cache has.
 func (b *buffer) count(deltas map[syncd.Table][]syncd.Delta, behind syncd.Position) {
-	if b.counted == nil {
-		b.counted, b.last = map[syncd.Table]int{}, map[syncd.Table]syncd.Version{}
+	if b.parts == nil {
+		b.parts = map[syncd.Table][]partCount{}
 	}
 	for name, run := range deltas {
-		b.counted[name] = b.distinct(name, run, behind, syncd.Position{Epoch: behind.Epoch, LSN: ^syncd.LSN(0)})
-		if v := run[len(run)-1].Version; v.Compare(b.last[name]) > 0 {
-			b.last[name] = v
+		all := b.parts[name]
+		for i := range run {
+			v := run[i].Version
+			if v.Epoch != behind.Epoch || v.Position().Compare(behind) <= 0 {
+				continue
+			}
+			at, found := findPart(all, v.Position())
+			if !found {
+				all = slices.Insert(all, at, partCount{at: v.Position()})
+			}
+			if c := &all[at]; v.Ordinal > c.last {
+				c.n, c.last = c.n+1, v.Ordinal
+			}
 		}
+		b.parts[name] = all
 	}
+}
+
+// findPart finds the commit at p, or the place where it belongs.
+func findPart(all []partCount, p syncd.Position) (at int, found bool) {
+	if n := len(all); n == 0 || all[n-1].at.Compare(p) < 0 {
+		return n, false
+	}
+	return slices.BinarySearchFunc(all, p, func(c partCount, p syncd.Position) int { return c.at.Compare(p) })
 }
 
 // distinct says how many distinct deltas of a table came in (after, through], those applied in parts included.
 func (b *buffer) distinct(name syncd.Table, run []syncd.Delta, after, through syncd.Position) int {
-	n := b.counted[name]
-	last := b.last[name]
+	within := func(p syncd.Position) bool {
+		return p.Epoch == through.Epoch && p.Compare(after) > 0 && p.Compare(through) <= 0
+	}
+	n, all := 0, b.parts[name]
+	for i := range all {
+		if within(all[i].at) {
+			n += all[i].n
+		}
+	}
 	for i := range run {
 		v := run[i].Version
-		p := v.Position()
-		if p.Epoch == through.Epoch && p.Compare(after) > 0 && p.Compare(through) <= 0 && v.Compare(last) > 0 {
+		if !within(v.Position()) {
+			continue
+		}
+		if at, found := findPart(all, v.Position()); !found || v.Ordinal > all[at].last {
 			n++
 		}
 	}
 	return n
+}
+
+// passed forgets the parts of what a whole marker has passed.
+func (b *buffer) passed(p syncd.Position) {
+	for name, all := range b.parts {
+		if all = slices.DeleteFunc(all, func(c partCount) bool { return c.at.Compare(p) <= 0 }); len(all) == 0 {
+			delete(b.parts, name)
+		} else {
+			b.parts[name] = all
+		}
+	}
 }

@@ -224,7 +224,7 @@ func (f *Feed) flush(flush *Flush) error {
 	}
 	f.cursor = syncd.Cursor{Seq: flush.Seq, Position: flush.Marker.Position()}
 	f.buffer.discard(flush.Seq)
-	f.buffer.counted, f.buffer.last = nil, nil
+	f.buffer.passed(flush.Marker.Position())
 	return nil
 }
 
@@ -261,8 +261,8 @@ const rereadMessages = 64
 func (f *Feed) reread(ctx context.Context, flush *Flush) error {
 	from, to := f.cursor.Seq+1, flush.Seq
 	f.log().Warn("the stream's messages don't add up: reading them again", "from", from, "to", to, "tables", flush.Lost, "gap", flush.Gap)
-	inParts := f.buffer.counted != nil
-	f.buffer.counted, f.buffer.last = nil, nil
+	inParts := len(f.buffer.parts) > 0
+	f.buffer.parts = nil
 	for ; from <= to; from += rereadMessages {
 		messages, err := f.Stream.Read(ctx, from, min(from+rereadMessages-1, to))
 		if err != nil && !errors.Is(err, syncd.ErrMalformed) {

@@ -252,6 +252,64 @@ func TestFeedRestartsWithinParts(t *testing.T) {
 	r.wantLosses(nil)
 }
 
+// A source that died amid a transaction's parts is followed by one that sends markers, and then all of it again.
+func TestFeedSourceDiesWithinParts(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart=%v", restart), func(t *testing.T) {
+			r := following(t)
+			all := []syncd.Delta{
+				upsert(120, 1, 1, person(1, 1, "a")), upsert(120, 2, 2, person(2, 1, "a")),
+				upsert(120, 3, 1, person(1, 2, "a")), upsert(120, 4, 3, person(3, 1, "a")),
+			}
+			part := func(deltas ...syncd.Delta) {
+				first := r.stream.deltas(deltas...)
+				r.stream.marker(syncd.Marker{Epoch: 1, Previous: 100, Through: 100, Part: true, First: first})
+			}
+			part(all[:2]...)
+			part(all[2])
+			r.stream.deltas(all[3]) // headless
+			r.drain()
+			r.stream.sent(100, 110)
+			r.drain()
+			r.wantLosses(nil)
+			if restart {
+				r.restart(r.store)
+			}
+			first := r.stream.deltas(all[:3]...)
+			r.stream.marker(syncd.Marker{Epoch: 1, Previous: 110, Through: 110, Part: true, First: first})
+			first = r.stream.deltas(all[3])
+			r.stream.marker(syncd.Marker{Epoch: 1, Previous: 110, Through: 120, First: first, Counts: map[syncd.Table]int{people.Table: 4}})
+			r.drain()
+			r.wantRow(1, person(1, 2, "a"))
+			r.wantRow(3, person(3, 1, "a"))
+			r.wantLosses(nil)
+			if len(r.stream.reads) > 0 {
+				t.Errorf("the feed read %v again", r.stream.reads)
+			}
+			r.stream.sent(120, 130, upsert(130, 1, 1, person(1, 3, "a")))
+			r.drain()
+			r.wantLosses(nil)
+		})
+	}
+}
+
+// A consumer that joins behind a part's marker stands where that stands.
+func TestFeedJoinsWithinParts(t *testing.T) {
+	r := newRig(t, storetest.NewMap())
+	r.tables(people)
+	r.stream.sent(0, 100)
+	first := r.stream.deltas(upsert(110, 1, 1, person(1, 1, "a")))
+	seq := r.stream.marker(syncd.Marker{Epoch: 1, Previous: 100, Through: 100, Part: true, First: first})
+	r.drain()
+	if got, want := r.cache.Cursor(), (syncd.Cursor{Seq: seq, Position: syncd.Position{Epoch: 1, LSN: 100}}); got != want {
+		t.Errorf("the cursor is %+v, want %+v", got, want)
+	}
+	second := r.stream.deltas(upsert(110, 2, 2, person(2, 1, "a")))
+	r.stream.marker(syncd.Marker{Epoch: 1, Previous: 100, Through: 110, First: second, Counts: map[syncd.Table]int{people.Table: 2}})
+	r.drain()
+	r.wantLosses(map[string]syncd.LSN{"people": 110})
+}
+
 // A part may have filled values from rows whose own change was lost: that what was lost turned up later does not mend it.
 func TestFeedLossInAPart(t *testing.T) {
 	r := following(t)

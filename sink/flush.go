@@ -57,7 +57,9 @@ func (c *Cache) Flush(f *Flush) error {
 // stream no longer reaches back to the cursor. What the cache may have missed is recorded as a loss of every table. m is the
 // stream's last marker and seq its place.
 func (c *Cache) Join(m *syncd.Marker, seq uint64) error {
-	f := &Flush{Marker: m, Seq: seq}
+	whole := *m
+	whole.Part = false // what a part's transaction had before is missed, and its last marker's counts will say so
+	f := &Flush{Marker: &whole, Seq: seq}
 	at := c.Through()
 	switch {
 	case m.Epoch < at.Epoch:

@@ -65,7 +65,7 @@ func (s *script) find(seq uint64) (syncd.Message, bool) {
 
 func (s *script) Tail(context.Context) (syncd.Marker, uint64, bool, error) {
 	for _, m := range slices.Backward(s.messages) {
-		if m.Marker != nil && !m.Marker.Part {
+		if m.Marker != nil {
 			return *m.Marker, m.Seq, true, s.fault()
 		}
 	}
