@@ -12,8 +12,11 @@ const DigestForm = 1
 // Hash places the key among the hash buckets of digests and orders the scans of caches: XXH64 of the key's bytes, seed 0.
 // It is the same on every machine.
 func (k Key) Hash() uint64 {
-	return xxh64(unsafe.Slice(unsafe.StringData(string(k)), len(k)), 0)
+	return KeyHash(unsafe.Slice(unsafe.StringData(string(k)), len(k)))
 }
+
+// KeyHash is Key.Hash of a key's bytes.
+func KeyHash(key []byte) uint64 { return xxh64(key, 0) }
 
 // RowDigest is the digest of one row of a list or a cache: XXH64 of the row's JSON, seeded with its key's hash. Sums of
 // it (mod 2^64) tell whether two sets of rows are equal.

@@ -74,6 +74,23 @@ func (c *Client) List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, er
 	return page, nil
 }
 
+// Digest gives the digest of a table.
+func (c *Client) Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Digest, error) {
+	body, err := c.ask(ctx, endpointDigest, appendDigestRequest(nil, &r))
+	if err != nil {
+		return nil, fmt.Errorf("digest %v: %w", r.Table, err)
+	}
+	var p parser
+	d, err := p.digest(body)
+	switch {
+	case err != nil:
+		return nil, located(err, serviceSubject(c.Name, endpointDigest), 0)
+	case d.Table != r.Table || d.Bits != r.Bits:
+		return nil, fmt.Errorf("digest %v: the reply is about %v in 2^%d buckets", r.Table, d.Table, d.Bits)
+	}
+	return d, nil
+}
+
 // Get gives single keys of a table.
 func (c *Client) Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error) {
 	page, err := c.page(ctx, endpointGet, appendGetRequest(nil, &r), r.Table)

@@ -99,6 +99,10 @@ func (oneRow) List(_ context.Context, r syncd.ListRequest) (*syncd.Page, error) 
 	return p, nil
 }
 
+func (oneRow) Digest(context.Context, syncd.DigestRequest) (*syncd.Digest, error) {
+	return nil, syncd.ErrNoTable
+}
+
 func (oneRow) Get(context.Context, syncd.GetRequest) (*syncd.Page, error) {
 	return nil, syncd.ErrNoTable
 }

@@ -20,6 +20,10 @@ func appendListRequest(b []byte, r *syncd.ListRequest) []byte {
 	if r.Limit > 0 {
 		b = appendUintField(b, `,"limit":`, uint64(r.Limit))
 	}
+	if r.Buckets != nil {
+		b = append(b, `,"buckets":`...)
+		b = appendBucketSet(b, r.Buckets)
+	}
 	return append(appendTotals(b, r.Sent), '}')
 }
 
@@ -50,16 +54,7 @@ func appendKeys(b []byte, keys []syncd.Key) []byte {
 
 // appendPage appends the body of a reply to "list" or "get": a line that describes the page, then a line for each row.
 func appendPage(b []byte, p *syncd.Page) []byte {
-	b = append(b, `{"table":`...)
-	b = appendString(b, p.Table.String())
-	b = append(b, `,"schema":"`...)
-	b = appendHex64(b, p.Schema)
-	b = append(b, `","system":`...)
-	b = appendDecimal(b, p.System)
-	b = appendUintField(b, `,"timeline":`, uint64(p.Timeline))
-	b = appendSnapshot(b, p.Snapshot)
-	b = append(b, `,"safe":`...)
-	b = appendLSN(b, p.Safe)
+	b = appendReading(b, p)
 	if p.Asked != nil {
 		b = append(b, `,"asked":`...)
 		b = appendKeys(b, p.Asked)
@@ -82,6 +77,20 @@ func appendPage(b []byte, p *syncd.Page) []byte {
 		b = append(b, '}', '\n')
 	}
 	return b
+}
+
+// appendReading begins an object with what pages and digests say of where they were read.
+func appendReading(b []byte, p *syncd.Page) []byte {
+	b = append(b, `{"table":`...)
+	b = appendString(b, p.Table.String())
+	b = append(b, `,"schema":"`...)
+	b = appendHex64(b, p.Schema)
+	b = append(b, `","system":`...)
+	b = appendDecimal(b, p.System)
+	b = appendUintField(b, `,"timeline":`, uint64(p.Timeline))
+	b = appendSnapshot(b, p.Snapshot)
+	b = append(b, `,"safe":`...)
+	return appendLSN(b, p.Safe)
 }
 
 // pageBytes is about how long the body of a page is.
@@ -126,6 +135,8 @@ const (
 	requestLimit
 	requestSent
 	requestKeys
+	requestBuckets
+	requestBits
 )
 
 func (p *parser) listRequest(body []byte) (r syncd.ListRequest, err error) {
@@ -143,6 +154,8 @@ func (p *parser) listRequest(body []byte) (r syncd.ListRequest, err error) {
 				r.Limit = int(n)
 			case "sent":
 				ok = p.once(requestSent) && p.totals(&r.Sent)
+			case "buckets":
+				ok = p.once(requestBuckets) && p.bucketSet(&r.Buckets)
 			}
 			return ok
 		}) && p.needs(1<<requestTable)
@@ -242,6 +255,9 @@ const (
 	pageAsked
 	pageLast
 	pageAfter
+	pageForm // of a digest, as those that follow
+	pageBits
+	pageBuckets
 )
 
 const pageNeeds = 1<<(pageRows+1) - 1
@@ -277,6 +293,27 @@ func (p *parser) page(body []byte) (*syncd.Page, error) {
 
 func (p *parser) pageField(g *syncd.Page, rows *uint64, name string) (ok bool) {
 	switch name {
+	case "asked":
+		ok = p.once(pageAsked) && p.keys(&g.Asked)
+	case "last":
+		if ok = p.once(pageLast); ok {
+			g.Last, ok = p.bool()
+		}
+	case "sent":
+		ok = p.once(pageSent) && p.totals(&g.Sent)
+	case "after":
+		ok = p.once(pageAfter) && p.setKey(&g.After)
+	case "rows":
+		ok = p.once(pageRows) && p.number(rows, math.MaxInt32)
+	default:
+		ok = p.readingField(g, name)
+	}
+	return ok
+}
+
+// readingField reads what appendReading wrote.
+func (p *parser) readingField(g *syncd.Page, name string) (ok bool) {
+	switch name {
 	case "table":
 		ok = p.once(pageTable) && p.setTable(&g.Table)
 	case "schema":
@@ -293,18 +330,6 @@ func (p *parser) pageField(g *syncd.Page, rows *uint64, name string) (ok bool) {
 		g.Timeline = uint32(v)
 	case "safe":
 		ok = p.once(pageSafe) && p.setLSN(&g.Safe)
-	case "asked":
-		ok = p.once(pageAsked) && p.keys(&g.Asked)
-	case "last":
-		if ok = p.once(pageLast); ok {
-			g.Last, ok = p.bool()
-		}
-	case "sent":
-		ok = p.once(pageSent) && p.totals(&g.Sent)
-	case "after":
-		ok = p.once(pageAfter) && p.setKey(&g.After)
-	case "rows":
-		ok = p.once(pageRows) && p.number(rows, math.MaxInt32)
 	default:
 		ok = p.snapshotField(g.Snapshot, name)
 	}
@@ -346,16 +371,21 @@ func (p *parser) snapshotField(s *syncd.Snapshot, name string) (ok bool) {
 }
 
 func (p *parser) checkPage(g *syncd.Page) bool {
-	s := g.Snapshot
 	switch {
-	case !p.needs(pageNeeds):
+	case !p.needs(pageNeeds) || !p.checkSnapshot(g.Snapshot):
 		return false
+	case g.Asked == nil && !g.Last && p.seen&(1<<pageAfter) == 0:
+		return p.bad(`a page that is not the last needs "after"`)
+	}
+	return true
+}
+
+func (p *parser) checkSnapshot(s *syncd.Snapshot) bool {
+	switch {
 	case s.Standby != (p.seen&(1<<pageR|1<<pageR2) == 1<<pageR|1<<pageR2):
 		return p.bad(`"r" and "r2" stand in a standby's page, and only there`)
 	case s.Xmin > s.Xmax || !slices.IsSorted(s.Xip):
 		return p.bad("xmin, xip and xmax do not ascend")
-	case g.Asked == nil && !g.Last && p.seen&(1<<pageAfter) == 0:
-		return p.bad(`a page that is not the last needs "after"`)
 	}
 	return true
 }

@@ -27,6 +27,8 @@ type Lister interface {
 	// List gives one page. Its error wraps syncd.ErrBusy where as many scans run as are allowed, syncd.ErrNoTable where
 	// the table is not synced. An error may say how long to wait by a method RetryAfter() time.Duration.
 	List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, error)
+	// Digest gives a table's digest in as many buckets as were asked for; errors as List.
+	Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Digest, error)
 	// Get gives single keys, all read in one snapshot; errors as List.
 	Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error)
 }
@@ -45,10 +47,11 @@ type ServiceObserver interface {
 	Served(endpoint, code string, took time.Duration, bytes int)
 }
 
-// The endpoints of the list service. A digest endpoint joins them when there are digests.
+// The endpoints of the list service.
 const (
 	endpointTables = "tables"
 	endpointList   = "list"
+	endpointDigest = "digest"
 	endpointGet    = "get"
 	endpointMark   = "mark"
 )
@@ -198,6 +201,7 @@ func (s *Service) endpoints() []*endpoint {
 	list := []*endpoint{
 		{name: endpointTables, answer: s.tables},
 		{name: endpointList, answer: s.list},
+		{name: endpointDigest, answer: s.digest},
 		{name: endpointGet, answer: s.get},
 	}
 	if s.Marks != nil {
@@ -363,6 +367,19 @@ func (s *Service) list(ctx context.Context, body []byte) ([]byte, func(), error)
 	}
 	reply, release := s.pages.encode(page)
 	return reply, release, nil
+}
+
+func (s *Service) digest(ctx context.Context, body []byte) ([]byte, func(), error) {
+	var p parser
+	r, err := p.digestRequest(body)
+	if err != nil {
+		return nil, nil, badRequest{err}
+	}
+	d, err := s.Lister.Digest(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	return appendDigest(make([]byte, 0, 1024+14*len(d.Buckets)), d), func() {}, nil
 }
 
 func (s *Service) get(ctx context.Context, body []byte) ([]byte, func(), error) {

@@ -22,6 +22,7 @@ import (
 type fakeLister struct {
 	tables func() ([]syncd.TableInfo, error)
 	list   func(context.Context, syncd.ListRequest) (*syncd.Page, error)
+	digest func(context.Context, syncd.DigestRequest) (*syncd.Digest, error)
 	get    func(context.Context, syncd.GetRequest) (*syncd.Page, error)
 	mark   func(context.Context, syncd.LSN) (syncd.Position, error)
 }
@@ -29,6 +30,9 @@ type fakeLister struct {
 func (l *fakeLister) Tables(context.Context) ([]syncd.TableInfo, error) { return l.tables() }
 func (l *fakeLister) List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, error) {
 	return l.list(ctx, r)
+}
+func (l *fakeLister) Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Digest, error) {
+	return l.digest(ctx, r)
 }
 func (l *fakeLister) Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error) {
 	return l.get(ctx, r)
@@ -104,12 +108,13 @@ func samePage(t *testing.T, got, want *syncd.Page) {
 func TestTheListServiceAnswers(t *testing.T) {
 	nc, ctx := testConn(t, nil), testContext(t)
 	infos := []syncd.TableInfo{{Table: users, Columns: []string{"id"}, Types: []string{"integer"}, Key: []string{"id"}, Schema: 7}, {Table: odd, Error: "no key"}}
-	page, answer := samplePages()[0], samplePages()[1]
+	page, answer, digest := samplePages()[0], samplePages()[1], sampleDigests()[0]
 	var asked syncd.ListRequest
 	l := &fakeLister{
 		tables: func() ([]syncd.TableInfo, error) { return infos, nil },
 		list:   func(_ context.Context, r syncd.ListRequest) (*syncd.Page, error) { asked = r; return &page, nil },
 		get:    func(_ context.Context, r syncd.GetRequest) (*syncd.Page, error) { return &answer, nil },
+		digest: func(_ context.Context, r syncd.DigestRequest) (*syncd.Digest, error) { return &digest, nil },
 		mark: func(_ context.Context, at syncd.LSN) (syncd.Position, error) {
 			return syncd.Position{Epoch: 3, LSN: at + 1}, nil
 		},
@@ -134,6 +139,18 @@ func TestTheListServiceAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	samePage(t, p, &answer)
+	d, err := c.Digest(ctx, syncd.DigestRequest{Table: users, Bits: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDigest := digest
+	wantDigest.Bytes = d.Bytes
+	equal(t, "digest", d, &wantDigest)
+	for _, r := range []syncd.DigestRequest{{Table: users, Bits: 3}, {Table: odd, Bits: 2}} {
+		if _, err := c.Digest(ctx, r); err == nil || !strings.Contains(err.Error(), "the reply is about") {
+			t.Errorf("another digest than was asked for: %v", err)
+		}
+	}
 	if pos, err := c.Mark(ctx, 9); err != nil || pos != (syncd.Position{Epoch: 3, LSN: 10}) {
 		t.Errorf("%v, %v", pos, err)
 	}

@@ -83,6 +83,72 @@ func samplePages() []syncd.Page {
 	}}
 }
 
+func sampleDigests() []syncd.Digest {
+	return []syncd.Digest{{
+		Table: users, Schema: 0xfedcba9876543210, System: 7312345678901234567, Timeline: 1, Form: 1, Bits: 2, Safe: 0x16B3748,
+		Snapshot: &syncd.Snapshot{Epoch: 1764534000000, Xmin: 700, Xmax: 710, Xip: []syncd.XID{700, 705}, H: 0x16B3800},
+		Buckets:  []syncd.Totals{{Rows: 2, Digest: 1}, {}, {Rows: 300, Digest: 18446744073709551615}, {Rows: 1}},
+	}, {
+		Table: odd, Schema: 1, System: 1, Timeline: 3, Form: 1, Safe: 0x100, Buckets: []syncd.Totals{{}},
+		Snapshot: &syncd.Snapshot{Epoch: 2, Xmin: 738, Xmax: 742, Standby: true, R: 0x100, R2: 0x180, H: 0x180},
+	}}
+}
+
+func TestDigestsRoundTripAndStayAsTheyAre(t *testing.T) {
+	var all []byte
+	for _, want := range sampleDigests() {
+		body := appendDigest(nil, &want)
+		all = append(append(all, body...), '\n')
+		var p parser
+		got, err := p.digest(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Bytes = len(body)
+		equal(t, "digest", got, &want)
+	}
+	golden(t, "digests.jsonl", all)
+}
+
+func TestBadDigestsAreRefused(t *testing.T) {
+	good := string(appendDigest(nil, &sampleDigests()[0]))
+	_, before, _ := strings.Cut(good, `"buckets":"`)
+	buckets := strings.TrimSuffix(before, `"}`)
+	for _, c := range []struct{ old, new, want string }{
+		{`"form":1`, `"for":1`, "missing"},
+		{`"bits":2`, `"bits":3`, "cut off"},
+		{`"bits":2`, `"bits":1`, "not as many"},
+		{`"bits":2`, `"bits":15`, "too large"},
+		{buckets, buckets[:len(buckets)-4], "cut off"},
+		{buckets, "gACA", "cut off"},
+		{buckets, "*", "illegal base64"},
+		{`"xmin":700`, `"xmin":711`, "ascend"},
+		{`"bits":2`, `"bits":2,"bits":2`, "twice"},
+	} {
+		var p parser
+		body := strings.Replace(good, c.old, c.new, 1)
+		if _, err := p.digest([]byte(body)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\ngot %v, want …%s…", body, err, c.want)
+		}
+	}
+}
+
+// A digest of a million rows in buckets of about 256 stays below 256 KiB.
+func TestADigestIsSmall(t *testing.T) {
+	for _, bits := range []int{12, syncd.MaxDigestBits} {
+		d := sampleDigests()[0]
+		d.Bits, d.Buckets = bits, make([]syncd.Totals, 1<<bits)
+		for i := range d.Buckets {
+			d.Buckets[i] = syncd.Totals{Rows: 1_000_000 >> bits, Digest: uint64(i) * 0x9E3779B185EBCA87}
+		}
+		size := len(appendDigest(nil, &d))
+		t.Logf("1,000,000 rows in %d buckets: %d bytes", 1<<bits, size)
+		if size > 256<<10 {
+			t.Errorf("%d bytes for 1,000,000 rows", size)
+		}
+	}
+}
+
 func encodeDeltas(list []syncd.Delta) []byte {
 	var b []byte
 	for i := range list {
@@ -167,23 +233,29 @@ func TestPagesRoundTripAndStayAsTheyAre(t *testing.T) {
 func TestRequestsAndTablesRoundTripAndStayAsTheyAre(t *testing.T) {
 	var p parser
 	list := syncd.ListRequest{Table: odd, Started: true, After: syncd.MakeKey("a", ""), Limit: 5000, Sent: syncd.Totals{Rows: 7, Digest: 1 << 63}}
+	some := syncd.ListRequest{Table: users, Buckets: &syncd.BucketSet{Bits: 12, Ranges: []syncd.BucketRange{{First: 7, Last: 7}, {First: 4090, Last: 4095}}}}
+	digest := syncd.DigestRequest{Table: users, Bits: 12}
 	get := syncd.GetRequest{Table: users, Keys: []syncd.Key{syncd.MakeKey("1"), syncd.MakeKey("x", "y")}}
 	infos := []syncd.TableInfo{
 		{Table: users, Columns: []string{"id", "name"}, Types: []string{"integer", "text"}, Key: []string{"id"}, Schema: 5},
 		{Table: odd, Columns: nil, Types: nil, Key: nil, Error: "it has no key: ALTER TABLE …"},
 	}
 	pos := syncd.Position{Epoch: 3, LSN: 0xAB}
-	golden(t, "requests.jsonl", bytes.Join([][]byte{appendListRequest(nil, &list), appendGetRequest(nil, &get),
+	golden(t, "requests.jsonl", bytes.Join([][]byte{appendListRequest(nil, &list), appendListRequest(nil, &some), appendDigestRequest(nil, &digest), appendGetRequest(nil, &get),
 		appendMarkRequest(nil, 0xAB), appendMarkReply(nil, pos), appendTableInfos(nil, infos)}, []byte("\n")))
 	gotList, err1 := p.listRequest(appendListRequest(nil, &list))
 	gotGet, err2 := p.getRequest(appendGetRequest(nil, &get))
 	gotAt, err3 := p.markRequest(appendMarkRequest(nil, 0xAB))
 	gotPos, err4 := p.markReply(appendMarkReply(nil, pos))
 	gotInfos, err5 := p.tableInfos(appendTableInfos(nil, infos))
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	gotSome, err6 := p.listRequest(appendListRequest(nil, &some))
+	gotDigest, err7 := p.digestRequest(appendDigestRequest(nil, &digest))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "list request", gotList, list)
+	equal(t, "list request of buckets", gotSome, some)
+	equal(t, "digest request", gotDigest, digest)
 	equal(t, "get request", gotGet, get)
 	equal(t, "mark request", gotAt, syncd.LSN(0xAB))
 	equal(t, "mark reply", gotPos, pos)
@@ -375,6 +447,33 @@ func FuzzMarker(f *testing.F) {
 		}
 		if !reflect.DeepEqual(m, again) {
 			t.Errorf("got  %+v\nwant %+v", again, m)
+		}
+	})
+}
+
+// FuzzDigest checks that no body panics, and that whatever is read is written and read again as the same.
+func FuzzDigest(f *testing.F) {
+	for _, d := range sampleDigests() {
+		f.Add(appendDigest(nil, &d))
+	}
+	f.Add([]byte(`{"table":"a.b","buckets":{"bits":3,"ranges":[[0,1],[3,7]]},"sent":{"rows":0,"digest":"0"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var p parser
+		_, _ = p.digestRequest(body)
+		if r, err := p.listRequest(body); err == nil && r.Buckets != nil && !r.Buckets.Valid() {
+			t.Errorf("buckets %+v were read", r.Buckets)
+		}
+		d, err := p.digest(body)
+		if err != nil {
+			return
+		}
+		text := appendDigest(nil, d)
+		again, err := p.digest(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if !bytes.Equal(appendDigest(nil, again), text) {
+			t.Errorf("got  %s\nwant %s", appendDigest(nil, again), text)
 		}
 	})
 }

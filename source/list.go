@@ -116,10 +116,10 @@ func (l *Lister) list(ctx context.Context, r syncd.ListRequest) (*syncd.Page, er
 	if !ok {
 		return nil, errNoEpoch
 	}
-	limit := l.PageRows
-	if limit <= 0 {
-		limit = defaultPageRows
+	if r.Buckets != nil && !r.Buckets.Valid() {
+		return nil, fmt.Errorf("buckets %+v: there are no such", *r.Buckets)
 	}
+	limit := l.pageRows()
 	if r.Limit > 0 {
 		limit = min(limit, r.Limit)
 	}
@@ -128,8 +128,11 @@ func (l *Lister) list(ctx context.Context, r syncd.ListRequest) (*syncd.Page, er
 	if err != nil {
 		return nil, err
 	}
-	p := read.page // a copy: the totals are of who asks
-	p.Sent = syncd.Totals{Rows: r.Sent.Rows + read.totals.Rows, Digest: r.Sent.Digest + read.totals.Digest}
+	p, totals := read.page, read.totals // a copy: the totals are of who asks
+	if r.Buckets != nil {
+		p.Rows, totals, p.Bytes = read.some(r.Buckets)
+	}
+	p.Sent = syncd.Totals{Rows: r.Sent.Rows + totals.Rows, Digest: r.Sent.Digest + totals.Digest}
 	if !p.Last {
 		next := id
 		next.started, next.after = true, p.After
@@ -141,10 +144,11 @@ func (l *Lister) list(ctx context.Context, r syncd.ListRequest) (*syncd.Page, er
 // errNoEpoch says that there is nothing yet by which a page could be judged.
 var errNoEpoch = errors.New("the source has no place in a stream yet; try again")
 
-// reading is a page as it was read, with its own totals.
+// reading is a page as it was read, with its own totals; or a digest.
 type reading struct {
 	page   syncd.Page
 	totals syncd.Totals
+	digest *syncd.Digest
 }
 
 // readPage reads the page that id asks for.
@@ -173,6 +177,13 @@ func (l *Lister) readPage(ctx context.Context, id flightID) (*reading, error) {
 		}
 		return res, nil
 	})
+}
+
+func (l *Lister) pageRows() int {
+	if l.PageRows <= 0 {
+		return defaultPageRows
+	}
+	return l.PageRows
 }
 
 func (l *Lister) pageBytes() int {

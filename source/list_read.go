@@ -15,9 +15,10 @@ import (
 type pageQuery struct {
 	table     *rosterTable
 	statement statement
-	keys      []syncd.Key // a get: rows under others are left out
-	bytes     int         // of JSON from which on the page is cut; 0 never
-	cut       bool        // it was
+	keys      []syncd.Key    // a get: rows under others are left out
+	bytes     int            // of JSON from which on the page is cut; 0 never
+	cut       bool           // it was
+	buckets   []syncd.Totals // a digest: rows are summed up in these, and not kept
 }
 
 // head is what is read beside the rows.
@@ -178,6 +179,9 @@ func receiveRows(p *pgconn.Pipeline, q *pageQuery, res *reading) error {
 	if err := q.table.asExpected(rr.FieldDescriptions()); err != nil {
 		_, _ = rr.Close() // the error of what is left does not matter
 		return err
+	}
+	if q.buckets != nil {
+		return receiveSums(rr, q, res)
 	}
 	asked := map[syncd.Key]bool{}
 	for _, k := range q.keys {

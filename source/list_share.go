@@ -15,6 +15,7 @@ type flightID struct {
 	started bool
 	after   syncd.Key
 	limit   int
+	digest  bool // not a page but the whole table's digest
 	epoch   syncd.Epoch
 }
 
@@ -122,22 +123,43 @@ func (l *Lister) fly(ctx context.Context, id flightID, f *flight) {
 
 // scan waits for its turn and reads.
 func (l *Lister) scan(ctx context.Context, id flightID) (*reading, error) {
-	wait := l.Wait
-	if wait == 0 {
-		wait = defaultWait
+	if id.digest {
+		return l.readDigest(ctx, id)
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
+	if err := l.turn(ctx, l.patience()); err != nil {
+		return nil, err
+	}
+	defer l.pass()
+	return l.readPage(ctx, id)
+}
+
+// patience is how long a page may wait for its turn.
+func (l *Lister) patience() time.Duration {
+	if l.Wait == 0 {
+		return defaultWait
+	}
+	return l.Wait
+}
+
+// turn waits until one scan more may run, for at most so long; 0: as long as it takes. pass ends the turn.
+func (l *Lister) turn(ctx context.Context, wait time.Duration) error {
+	var late <-chan time.Time
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		late = t.C
+	}
 	select {
 	case l.scans <- struct{}{}:
-		defer func() { <-l.scans }()
-		return l.readPage(ctx, id)
-	case <-t.C:
-		return nil, syncd.ErrBusy
+		return nil
+	case <-late:
+		return syncd.ErrBusy
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
+
+func (l *Lister) pass() { <-l.scans }
 
 // leave ends a wait. A page that nobody waits for any more is not read to its end.
 func (l *Lister) leave(id flightID, f *flight) {

@@ -105,6 +105,7 @@ func TestListPagesByAnyKey(t *testing.T) {
 		table := syncd.Table{Schema: "public", Name: tt.name}
 		t.Run(tt.name, func(t *testing.T) {
 			want := harness.Oracle(t, db, table)
+			checkDigest(t, l, table, want)
 			got := listed(t, pages(t, l, table, 7))
 			if !maps.Equal(got, want) {
 				t.Errorf("listed %d rows, Postgres has %d\n%v\n%v", len(got), len(want), got, want)
