@@ -17,7 +17,7 @@ import (
 
 // largeSQL makes a transaction that no source keeps in memory as a whole: 300,000 rows, some of which change again, move to
 // another key with a large value that stays as it is, or go, and parts of which are taken back.
-const largeSQL = `
+const largeSQL = `BEGIN;
 INSERT INTO public.t SELECT i, 'first ' || i, NULL FROM generate_series(1001, 150000) i;
 SAVEPOINT a;
 UPDATE public.t SET v = 'taken back';
@@ -30,7 +30,8 @@ UPDATE public.t SET v = v || ' again' WHERE id % 3 = 1;
 RELEASE b;
 UPDATE public.t SET id = id - 1000 WHERE id BETWEEN -300 AND -1;
 UPDATE public.t SET v = 'once more' WHERE id < 0;
-DELETE FROM public.t WHERE id % 10 = 7`
+DELETE FROM public.t WHERE id % 10 = 7;
+COMMIT`
 
 // largeFleet has a table with rows whose large values an update leaves out of the log.
 func largeFleet(t *testing.T) *fleet {
