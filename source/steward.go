@@ -29,10 +29,22 @@ func (w *Watch) steward(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			w.reportSteward(&g, err)
+			w.letGo(err)
 			if s != nil {
 				s.close()
 				s = nil
 			}
+		}
+	}
+}
+
+// letGo ends the term where the server is going down: its walsender would wait until all of the log is confirmed, which trails
+// what JetStream has acknowledged, and hold the shutdown up for as long.
+func (w *Watch) letGo(err error) {
+	switch sqlState(err) {
+	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
+		if t := w.current(); t != nil {
+			t.end(fmt.Errorf("the server is going down: %w", err))
 		}
 	}
 }
