@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/syncd-io/syncd/internal/config"
 	"github.com/syncd-io/syncd/internal/daemon"
@@ -203,4 +204,31 @@ func TestSlotFollowsWhereNothingIsPublished(t *testing.T) {
 	}
 	db.Exec("INSERT INTO quiet VALUES (2)")
 	f.converges(s)
+}
+
+// TestServerShutsDownInTime: a server that is told to shut down waits until each walsender's client has confirmed all of the
+// log, which a source does only a good while after JetStream has acknowledged. It must let go of the server instead.
+func TestServerShutsDownInTime(t *testing.T) {
+	t.Parallel()
+	pg := harness.Server(t, pgserver.Options{})
+	db := harness.DatabaseOn(t, pg)
+	db.Exec("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+	f := fleetOn(t, db, harness.NATS(t), "public.t")
+	f.source()
+	s := f.sidecar()
+	f.converges(s)
+	for i := range 2 {
+		if _, err := db.Conn().Exec(t.Context(), "INSERT INTO t VALUES ($1)", i+2); err != nil {
+			t.Fatal(err)
+		}
+		f.converges(s)
+		began := time.Now()
+		if err := pg.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the server took %v to shut down and start", took)
+		}
+		f.converges(s)
+	}
 }
