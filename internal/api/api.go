@@ -47,8 +47,10 @@ func (l Limits) withDefaults() Limits {
 type Options struct {
 	Cache  Cache
 	Resync Resyncer
-	Node   Node
-	Marks  Marks
+	// Explain says why the cache holds what it holds; nil: nobody does.
+	Explain Explainer
+	Node    Node
+	Marks   Marks
 	// Gatherer gives what /metrics shows.
 	Gatherer prometheus.Gatherer
 	// Access says who is let in.
@@ -135,6 +137,8 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 	case metrics:
 		a.metrics.ServeHTTP(w, r)
 		return nil
+	case explainKey:
+		return a.explain(w, r, at)
 	case resyncTable, diffTable:
 		return a.compare(w, r, at)
 	case statusPage:

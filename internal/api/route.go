@@ -24,6 +24,7 @@ const (
 	row
 	resyncTable
 	diffTable
+	explainKey
 )
 
 // methods says what each endpoint takes, as an Allow header lists it.
@@ -38,6 +39,7 @@ var methods = [...]string{
 	row:         "GET, HEAD",
 	resyncTable: "POST",
 	diffTable:   "GET",
+	explainKey:  "GET",
 }
 
 func (e endpoint) allows(method string) bool {
@@ -81,14 +83,18 @@ func parseRoute(path string) (route, error) {
 	case "diff":
 		return route{diffTable, table, ""}, nil
 	}
+	end := row
 	key, ok := strings.CutPrefix(rest, "rows/")
 	if !ok {
-		return route{}, nil
+		end = explainKey
+		if key, ok = strings.CutPrefix(rest, "explain/"); !ok {
+			return route{}, nil
+		}
 	}
 	if strings.Contains(key, "/") {
 		return route{}, fmt.Errorf("key %q: a slash within a key is written %%2F", key)
 	}
-	return route{row, table, key}, nil
+	return route{end, table, key}, nil
 }
 
 var fixedPaths = map[string]endpoint{

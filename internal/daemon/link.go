@@ -141,6 +141,15 @@ func (l *link) Read(ctx context.Context, from, to uint64) ([]syncd.Message, erro
 	return e.stream.Read(ctx, from, to)
 }
 
+// History reads a key's last changes back, or says that NATS was not reached.
+func (l *link) History(ctx context.Context, t syncd.Table, k syncd.Key, limits bus.HistoryLimits) (*bus.History, error) {
+	e := l.ends.Load()
+	if e == nil {
+		return nil, errNoBus
+	}
+	return e.stream.History(ctx, t, k, limits)
+}
+
 // Tables asks the source for its tables.
 func (l *link) Tables(ctx context.Context) ([]syncd.TableInfo, error) {
 	c, err := l.client()

@@ -12,6 +12,7 @@ import (
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/internal/api"
 	"github.com/syncd-io/syncd/internal/config"
+	"github.com/syncd-io/syncd/internal/explain"
 	"github.com/syncd-io/syncd/internal/sidecar"
 	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
@@ -94,8 +95,9 @@ func (s *sidecarPart) openAPI() error {
 	}
 	s.closers = append(s.closers, s.listener)
 	_, tcp := s.listener.(*net.TCPListener)
+	why := &explain.Explainer{Cache: s.sidecar.Cache(), Source: s.sidecar, History: s.link}
 	s.api = api.New(api.Options{
-		Cache: s.sidecar.Cache(), Resync: s.sidecar, Node: s, Marks: s.sidecar, Gatherer: s.registry, Logger: s.Log.With("stage", "api"),
+		Cache: s.sidecar.Cache(), Resync: s.sidecar, Explain: why, Node: s, Marks: s.sidecar, Gatherer: s.registry, Logger: s.Log.With("stage", "api"),
 		Access: api.Access{Token: s.token, LocalOnly: tcp && api.Loopback(c.Listen) && c.Token.IsZero() && c.TLS.Cert == ""},
 	})
 	return nil
