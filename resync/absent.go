@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/syncd-io/syncd"
@@ -22,15 +23,18 @@ func (r *run) absent(ctx context.Context) error {
 	slices.Sort(r.seen)
 	slices.Sort(r.unlike)
 	gap := gap{seen: r.seen, unlike: r.unlike, epoch: r.first.epoch, high: r.high, oldest: syncd.Oldest(r.snaps)}
-	c, err := gap.count(rowsOf(r.cache, r.table))
+	c, err := gap.count(rowsOf(r.cache, r.table, r.only))
 	if err != nil {
 		return err
+	}
+	if r.only != nil {
+		c.rows = r.state.Rows
 	}
 	if err := r.brake(ctx, c); err != nil {
 		return err
 	}
 	if c.lacking > 0 {
-		if err := r.singles(ctx, gap.keys(rowsOf(r.cache, r.table))); err != nil {
+		if err := r.singles(ctx, gap.keys(rowsOf(r.cache, r.table, r.only))); err != nil {
 			return err
 		}
 	}
@@ -51,7 +55,7 @@ func (r *run) brake(ctx context.Context, c counts) error {
 	if !r.state.Listed {
 		lacking, rows = max(r.state.Served-int(r.sent.Rows), 0), r.state.Served
 	}
-	empty := r.sent.Rows == 0 && lacking > 0
+	empty := r.report.Rows == 0 && lacking > 0
 	if s, ok := stateOf(r.cache, r.table); ok && s.Changed {
 		return nil // it is known why rows have gone
 	}
@@ -131,7 +135,7 @@ func get(ctx context.Context, l Lister, q syncd.GetRequest) (*syncd.Page, error)
 	return p, nil
 }
 
-// heldRow is a row of the cache.
+// heldRow is an entry of the cache.
 type heldRow struct {
 	hash uint64
 	key  syncd.Key
@@ -141,37 +145,62 @@ type heldRow struct {
 // chunkEntries is how many entries are walked at a time.
 const chunkEntries = 8192
 
-// rowsOf gives the rows that a cache holds of a table in ascending order of their hash. It walks in chunks, so that the
-// cache is not kept from its other work for long, and the cache may be called and may change between two rows.
-func rowsOf(c Cache, t syncd.Table) iter.Seq2[heldRow, error] {
+// rowsOf gives the rows that a cache holds of a table in some hash buckets, in ascending order of their hash.
+func rowsOf(c Cache, t syncd.Table, only *syncd.BucketSet) iter.Seq2[heldRow, error] {
 	return func(yield func(heldRow, error) bool) {
-		chunk := make([]heldRow, 0, chunkEntries)
-		for from, more := uint64(0), true; more; {
-			chunk, more = chunk[:0], false
-			n, last := 0, uint64(0)
-			err := c.Walk(t, from, func(k syncd.Key, h Held) bool {
-				hash := k.Hash()
-				if n >= chunkEntries && hash != last {
-					from, more = hash, true
-					return false
-				}
-				n, last = n+1, hash
-				if h.Row {
-					chunk = append(chunk, heldRow{hash, k, h})
-				}
-				return true
-			})
-			if err != nil {
-				yield(heldRow{}, fmt.Errorf("walk the cache: %w", err))
+		for row, err := range entriesOf(c, t, only) {
+			if (err != nil || row.held.Row) && !yield(row, err) {
 				return
-			}
-			for _, row := range chunk {
-				if !yield(row, nil) {
-					return
-				}
 			}
 		}
 	}
+}
+
+// entriesOf gives what a cache holds of a table in some hash buckets, tombstones too, in ascending order of the hash. It
+// walks in chunks, so that the cache is not kept from its other work for long, and the cache may be called and may change
+// between two entries.
+func entriesOf(c Cache, t syncd.Table, only *syncd.BucketSet) iter.Seq2[heldRow, error] {
+	return func(yield func(heldRow, error) bool) {
+		if only == nil {
+			walk(c, t, 0, math.MaxUint64, yield)
+			return
+		}
+		for _, r := range only.Ranges {
+			if first, last := only.Hashes(r); !walk(c, t, first, last, yield) {
+				return
+			}
+		}
+	}
+}
+
+// walk gives the entries from one hash to another, and says whether to go on.
+func walk(c Cache, t syncd.Table, from, to uint64, yield func(heldRow, error) bool) bool {
+	var chunk []heldRow
+	for more := true; more; {
+		chunk, more = chunk[:0], false
+		err := c.Walk(t, from, func(k syncd.Key, h Held) bool {
+			hash := k.Hash()
+			if hash > to {
+				return false
+			}
+			if n := len(chunk); n >= chunkEntries && hash != chunk[n-1].hash {
+				from, more = hash, true
+				return false
+			}
+			chunk = append(chunk, heldRow{hash, k, h})
+			return true
+		})
+		if err != nil {
+			yield(heldRow{}, fmt.Errorf("walk the cache: %w", err))
+			return false
+		}
+		for _, row := range chunk {
+			if !yield(row, nil) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // gap finds the rows of a cache that a list did not return.

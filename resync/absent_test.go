@@ -138,7 +138,7 @@ func TestRowsOfWalksInChunks(t *testing.T) {
 	}
 	sorted := c.sorted()
 	var got []syncd.Key
-	for row, err := range rowsOf(c, users) {
+	for row, err := range rowsOf(c, users, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestRowsOfWalksInChunks(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%d rows, want %d, or another order", len(got), len(want))
 	}
-	for range rowsOf(c, users) {
+	for range rowsOf(c, users, nil) {
 		break // ends the walk
 	}
 }

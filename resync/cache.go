@@ -15,6 +15,8 @@ type Lister interface {
 	Tables(ctx context.Context) ([]syncd.TableInfo, error)
 	// List gives one page of a table, in the order of its key.
 	List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, error)
+	// Digest gives the digest of a table in as many buckets as were asked for.
+	Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Digest, error)
 	// Get gives single keys as one snapshot shows them.
 	Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error)
 }
@@ -83,7 +85,8 @@ type How struct {
 }
 
 // List is the account of a complete list of a table: all pages arrived and were judged, and so was the answer to a get of
-// every key that the cache holds and no page returned.
+// every key that the cache holds and no page returned. Where a digest was compared first, its equal buckets count as
+// listed, and its snapshot as a page's.
 type List struct {
 	Table  syncd.Table
 	Schema uint64
@@ -110,6 +113,11 @@ type Cache interface {
 	// own, and those that the stream has not passed unless the table serves nothing yet or How is Early. Of a table
 	// that serves nothing yet it finds nothing.
 	Judge(p *syncd.Page, how How) ([]Finding, error)
+	// Compare compares a digest with the table as one commit holds it. It refuses what Judge would refuse of a page; its error
+	// wraps ErrNoDigest where the table has to be listed whole. It changes nothing.
+	Compare(d *syncd.Digest, how How) (*Comparison, error)
+	// Digest gives the cache's own totals of a table in 2^bits hash buckets.
+	Digest(t syncd.Table, bits int) ([]syncd.Totals, error)
 	// Walk calls fn for what is held under each key of a table, tombstones too, in ascending order of the key's hash,
 	// beginning with hash from, until fn gives false. fn must be quick and must not call the cache.
 	Walk(t syncd.Table, from uint64, fn func(syncd.Key, Held) bool) error

@@ -21,12 +21,15 @@ type server struct {
 	rows     map[syncd.Key]string
 	pageRows int
 	// before, if set, is called ahead of each answer and may fail it; after may change a page.
-	before func(ctx context.Context, what any) error
-	after  func(*syncd.Page) *syncd.Page
-	lists  int // pages asked for
-	gets   []syncd.Key
-	marks  int
-	onMark func(syncd.LSN)
+	before      func(ctx context.Context, what any) error
+	after       func(*syncd.Page) *syncd.Page
+	lists       int // pages asked for
+	sentRows    int // in pages
+	digests     int
+	afterDigest func(*syncd.Digest)
+	gets        []syncd.Key
+	marks       int
+	onMark      func(syncd.LSN)
 }
 
 func newServer() *server {
@@ -78,6 +81,7 @@ func (s *server) List(ctx context.Context, q syncd.ListRequest) (*syncd.Page, er
 	p := s.page()
 	p.Sent = q.Sent
 	keys := slices.Sorted(maps.Keys(s.rows))
+	keys = slices.DeleteFunc(keys, func(k syncd.Key) bool { return !q.Buckets.Holds(k.Hash()) })
 	if q.Started {
 		i, found := slices.BinarySearch(keys, q.After)
 		if found {
@@ -92,10 +96,32 @@ func (s *server) List(ctx context.Context, q syncd.ListRequest) (*syncd.Page, er
 		p.After = k
 	}
 	p.Last = n == len(keys)
+	s.sentRows += n
 	if s.after != nil {
 		p = s.after(p)
 	}
 	return p, nil
+}
+
+func (s *server) Digest(ctx context.Context, q syncd.DigestRequest) (*syncd.Digest, error) {
+	if s.before != nil {
+		if err := s.before(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.digests++
+	p := s.page()
+	d := &syncd.Digest{Table: users, Schema: p.Schema, System: p.System, Timeline: p.Timeline, Form: syncd.DigestForm,
+		Snapshot: p.Snapshot, Safe: p.Safe, Bits: q.Bits, Buckets: make([]syncd.Totals, 1<<q.Bits), Bytes: 50}
+	for k, row := range s.rows {
+		d.Buckets[syncd.BucketOf(k.Hash(), q.Bits)].Add(k, []byte(row))
+	}
+	if s.afterDigest != nil {
+		s.afterDigest(d)
+	}
+	return d, nil
 }
 
 func (s *server) Get(ctx context.Context, q syncd.GetRequest) (*syncd.Page, error) {
@@ -155,11 +181,12 @@ type cache struct {
 	open    map[syncd.Key]syncd.XID // settled by an answer that sees the transaction
 	done    []List
 	// relistAt is where the stream stood when state.Cause came.
-	relistAt syncd.LSN
-	others   []State // other tables, of which nothing is held
-	judged   []judgement
-	changed  chan struct{}
-	onJudge  func(*syncd.Page, How) error
+	relistAt  syncd.LSN
+	others    []State // other tables, of which nothing is held
+	judged    []judgement
+	changed   chan struct{}
+	onJudge   func(*syncd.Page, How) error
+	onCompare func(*syncd.Digest) error
 }
 
 type held struct {
@@ -272,6 +299,37 @@ func (c *cache) Judge(p *syncd.Page, how How) (found []Finding, err error) {
 	return found, nil
 }
 
+func (c *cache) Compare(d *syncd.Digest, how How) (*Comparison, error) {
+	if c.onCompare != nil {
+		if err := c.onCompare(d); err != nil {
+			return nil, err
+		}
+	}
+	if at, h := c.Through(), (syncd.Position{Epoch: d.Snapshot.Epoch, LSN: d.Snapshot.H}); !how.Early && at.Compare(h) < 0 {
+		return nil, fmt.Errorf("the digest is ahead: it wants %v, the cache is at %v", h, at)
+	}
+	held, err := c.Digest(d.Table, d.Bits)
+	out := &Comparison{Held: held}
+	for b := range held {
+		if held[b] != d.Buckets[b] {
+			out.Unequal = append(out.Unequal, b)
+		}
+	}
+	return out, err
+}
+
+func (c *cache) Digest(_ syncd.Table, bits int) ([]syncd.Totals, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]syncd.Totals, 1<<bits)
+	for k, h := range c.rows {
+		if h.Row {
+			all[syncd.BucketOf(k.Hash(), bits)].Add(k, []byte(h.json))
+		}
+	}
+	return all, nil
+}
+
 func (c *cache) judge(found []Finding, k syncd.Key, json string, row bool, s *syncd.Snapshot, how How) []Finding {
 	if x, open := c.open[k]; open && !how.Dry && x < s.Xmax {
 		delete(c.open, k)
@@ -377,9 +435,9 @@ func pair(n int) (*server, *cache) {
 	return s, c
 }
 
-// runner gives a Runner over both that runs on requests alone.
+// runner gives a Runner over both that runs on requests alone, and lists whole tables unless it is told otherwise.
 func runner(s *server, c *cache) *Runner {
-	return &Runner{Lister: s, Cache: c, Marks: s, MaxPrune: 0.5, Patience: time.Second, Settle: time.Second}
+	return &Runner{Lister: s, Cache: c, Marks: s, Mode: Full, MaxPrune: 0.5, Patience: time.Second, Settle: time.Second}
 }
 
 // once makes one run by hand.

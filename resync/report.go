@@ -32,7 +32,7 @@ type Report struct {
 	Mode  Mode   `json:"mode"`  // how it was compared, which Note explains where another mode was asked for
 	// Version is how far the cache's stream had come when the run ended, as <epoch>-<lsn>.
 	Version string `json:"version"`
-	// Rows counts the rows of the list.
+	// Rows counts the rows that were compared, those whose digests were included.
 	Rows uint64 `json:"rows"`
 	// The differences found, by kind: in Postgres alone, older in the cache, in the cache alone, other content under the
 	// same version. A first list fills the cache and finds none.

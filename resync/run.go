@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -46,10 +47,15 @@ type run struct {
 	first *origin // where the first page came from; all must come from there
 	sent  syncd.Totals
 	seen  []uint64 // hashes of the keys received
-	snaps []*syncd.Snapshot
-	safe  syncd.LSN
-	high  syncd.LSN
-	early bool // a page was judged before the stream had passed it, because that stood still
+	// only are the hash buckets that are listed, the others being proved by their digests; nil: all.
+	only     *syncd.BucketSet
+	digested *digested
+	proof    []*syncd.Snapshot // the digest's
+	odd      []int             // buckets that were unequal and did not differ
+	snaps    []*syncd.Snapshot
+	safe     syncd.LSN
+	high     syncd.LSN
+	early    bool // a page was judged before the stream had passed it, because that stood still
 	// unlike are the hashes of the listed keys that the cache lacks, in a dry run; a real one has put them in.
 	unlike []uint64
 	// unclear are the keys that a dry run could not decide, to be asked for singly; a real run leaves that to the cache,
@@ -75,9 +81,6 @@ var ErrStopped = errors.New("stopped before deleting")
 func (r *run) do(ctx context.Context) error {
 	start := time.Now()
 	r.report = Report{Table: r.table.String(), Mode: Full, Samples: []Sample{}}
-	if r.mode == Digest {
-		r.report.note("digests are not to be had yet: every row was compared")
-	}
 	err := r.compare(ctx)
 	r.report.Complete = err == nil
 	if err != nil {
@@ -110,10 +113,31 @@ func (r *run) compare(ctx context.Context) error {
 		return fmt.Errorf("diff %s: not listed yet: wait for its first list", r.table)
 	}
 	r.state = s
-	r.seen = make([]uint64, 0, max(s.Rows, s.Served))
 	if s.Loss != 0 || s.Cause != "" {
 		// A list heals only what lies below its Safe, which a marker of now brings up to date.
 		r.wait.mark(ctx, s.Loss)
+	}
+	if r.mode == Digest {
+		if err := r.compareDigest(ctx); err != nil {
+			return fmt.Errorf("digest %s: %w", r.table, err)
+		}
+	}
+	if err := r.rows(ctx); err != nil {
+		return err
+	}
+	if r.dry {
+		return nil
+	}
+	return r.finish(ctx)
+}
+
+// rows compares the rows that digests did not prove.
+func (r *run) rows(ctx context.Context) error {
+	if r.only != nil && r.only.Len() == 0 {
+		return nil
+	}
+	if r.only == nil {
+		r.seen = make([]uint64, 0, max(r.state.Rows, r.state.Served))
 	}
 	if err := r.list(ctx); err != nil {
 		return fmt.Errorf("list %s: %w", r.table, err)
@@ -121,10 +145,9 @@ func (r *run) compare(ctx context.Context) error {
 	if err := r.absent(ctx); err != nil {
 		return fmt.Errorf("compare %s: %w", r.table, err)
 	}
-	if r.dry {
-		return nil
-	}
-	return r.finish(ctx)
+	var err error
+	r.odd, err = r.unexplained()
+	return err
 }
 
 // asked is the answer to a request that was made ahead.
@@ -153,7 +176,7 @@ func (r *run) ask(ctx context.Context, q syncd.ListRequest) <-chan asked {
 // list takes the pages of the table, each asked for while the one before is judged, and proves them whole.
 func (r *run) list(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	q := syncd.ListRequest{Table: r.table, Limit: r.pageRows}
+	q := syncd.ListRequest{Table: r.table, Limit: r.pageRows, Buckets: r.only}
 	next := r.ask(ctx, q)
 	defer func() {
 		cancel()
@@ -171,7 +194,7 @@ func (r *run) list(ctx context.Context) error {
 			return err
 		}
 		if !a.page.Last {
-			q = syncd.ListRequest{Table: r.table, Limit: r.pageRows, Started: true, After: a.page.After, Sent: r.sent}
+			q.Started, q.After, q.Sent = true, a.page.After, r.sent
 			next = r.ask(ctx, q)
 		}
 		r.snaps = append(r.snaps, a.page.Snapshot)
@@ -192,8 +215,7 @@ func (r *run) check(p *syncd.Page, q syncd.ListRequest) error {
 		return errors.New("got an answer to a get in place of a page")
 	}
 	for _, row := range p.Rows {
-		r.sent.Add(row.Key, row.JSON)
-		r.seen = append(r.seen, row.Key.Hash())
+		r.receive(row)
 	}
 	switch {
 	case r.sent != p.Sent:
@@ -202,8 +224,24 @@ func (r *run) check(p *syncd.Page, q syncd.ListRequest) error {
 	case !p.Last && q.Started && p.After == q.After:
 		return fmt.Errorf("the page behind key %s ends where it began", q.After)
 	}
-	r.report.Rows = r.sent.Rows
+	if r.only == nil {
+		r.report.Rows = r.sent.Rows
+	}
 	return r.measure(p)
+}
+
+// receive counts a row of the list in. A source may send rows of buckets that were not asked for.
+func (r *run) receive(row syncd.Row) {
+	hash := row.Key.Hash()
+	sum := syncd.RowDigestOf(hash, row.JSON)
+	r.sent.Rows++
+	r.sent.Digest += sum
+	r.seen = append(r.seen, hash)
+	if r.only != nil {
+		b := &r.digested.listed[syncd.BucketOf(hash, r.only.Bits)]
+		b.Rows++
+		b.Digest += sum
+	}
 }
 
 // measure checks where a page or an answer came from, and takes note of what it can prove.
@@ -252,6 +290,9 @@ const maxUnclear = 100_000
 
 // take counts a finding.
 func (r *run) take(f Finding) {
+	if r.only != nil {
+		r.digested.differs[syncd.BucketOf(f.Key.Hash(), r.only.Bits)] = true
+	}
 	switch {
 	case r.dry && f.Kind == Unclear && !r.singly && len(r.unclear) < maxUnclear:
 		r.unclear = append(r.unclear, f.Key)
@@ -284,8 +325,9 @@ func (r *run) hold(ctx context.Context, s *syncd.Snapshot) (early bool, err erro
 // finish hands the complete list to the cache. The stream has to have passed all of it; and keys that are being fetched
 // stand in the way of a claim, so they are waited for, a while.
 func (r *run) finish(ctx context.Context) error {
+	snaps := slices.Concat(r.proof, r.snaps)
 	if !r.early {
-		for _, s := range r.snaps {
+		for _, s := range snaps {
 			if err := r.wait.reach(ctx, s); err != nil {
 				return fmt.Errorf("end the list of %s: %w", r.table, err)
 			}
@@ -295,7 +337,7 @@ func (r *run) finish(ctx context.Context) error {
 		r.settled(ctx)
 	}
 	at, claimed, err := r.cache.Done(ctx, &List{
-		Table: r.table, Schema: r.first.schema, Snapshots: r.snaps, Safe: r.safe, Early: r.early,
+		Table: r.table, Schema: r.first.schema, Snapshots: snaps, Safe: r.safe, Early: r.early,
 	})
 	if err != nil {
 		return err

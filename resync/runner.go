@@ -73,6 +73,9 @@ type memory struct {
 	cause             string // as it was when the last run began
 	parked            int
 	lastErr           error
+	// unexplained are the buckets, of 2^unexplainedBits, whose digests differed in the last run though their rows did not.
+	unexplained     []int
+	unexplainedBits int
 }
 
 // Options say how a requested run is made.

@@ -103,6 +103,12 @@ func (r *Runner) release(one *run, q *request, err error) {
 	defer r.mu.Unlock()
 	m := r.of(one.table)
 	m.running = nil
+	if err == nil && one.only != nil {
+		if both := m.again(one.only.Bits, one.odd); len(both) > 0 {
+			r.Logger.Error("hash buckets differ again though their rows, compared one by one, are equal: the source and this process don't print rows alike, "+
+				"or digest them otherwise; mode full does without digests", "table", one.table, "buckets", both, "of", 1<<one.only.Bits)
+		}
+	}
 	if !one.dry {
 		m.ended = time.Now()
 		m.cause, m.parked = one.state.Cause, one.state.Parked

@@ -80,6 +80,14 @@ func (h holdable) List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, e
 	return h.Source.List(ctx, r)
 }
 
+// Digest gives a digest, once lists are not held up.
+func (h holdable) Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Digest, error) {
+	if err := h.trial.pass(ctx); err != nil {
+		return nil, err
+	}
+	return h.Source.Digest(ctx, r)
+}
+
 // Get gives single keys, once lists are not held up.
 func (h holdable) Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error) {
 	if err := h.trial.pass(ctx); err != nil {

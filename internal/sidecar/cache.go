@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/resync"
@@ -98,6 +99,21 @@ func (c cache) Judge(p *syncd.Page, how resync.How) ([]resync.Finding, error) {
 	}
 	return all, nil
 }
+
+// Compare has a digest compared.
+func (c cache) Compare(d *syncd.Digest, how resync.How) (*resync.Comparison, error) {
+	found, err := c.Cache.Compare(d, sink.How(how))
+	if errors.Is(err, sink.ErrNoDigest) {
+		return nil, &noDigest{err}
+	}
+	return (*resync.Comparison)(found), err
+}
+
+// noDigest is a sink.ErrNoDigest in the words of package resync.
+type noDigest struct{ error }
+
+func (e *noDigest) Is(target error) bool { return target == resync.ErrNoDigest }
+func (e *noDigest) Unwrap() error        { return e.error }
 
 // Walk gives what is held, in the order of the keys' hash.
 func (c cache) Walk(t syncd.Table, from uint64, fn func(syncd.Key, resync.Held) bool) error {

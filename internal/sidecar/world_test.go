@@ -256,7 +256,7 @@ func (w *world) List(_ context.Context, q syncd.ListRequest) (*syncd.Page, error
 	p := w.page()
 	p.Sent, p.Last = q.Sent, true
 	for _, k := range w.keys() {
-		if q.Started && k <= q.After {
+		if q.Started && k <= q.After || !q.Buckets.Holds(k.Hash()) {
 			continue
 		}
 		if row := w.visible(k, p.Snapshot); row != "" {
@@ -270,6 +270,42 @@ func (w *world) List(_ context.Context, q syncd.ListRequest) (*syncd.Page, error
 		}
 	}
 	return p, nil
+}
+
+// Digest reads the table in pages, each of another moment.
+func (w *world) Digest(ctx context.Context, q syncd.DigestRequest) (*syncd.Digest, error) {
+	d := &syncd.Digest{Table: things, Form: syncd.DigestForm, Bits: q.Bits, Buckets: make([]syncd.Totals, 1<<q.Bits)}
+	var snaps []*syncd.Snapshot
+	var high syncd.LSN
+	r := syncd.ListRequest{Table: things}
+	for last := false; !last; {
+		p, err := w.List(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range p.Rows {
+			d.Buckets[syncd.BucketOf(row.Key.Hash(), q.Bits)].Add(row.Key, row.JSON)
+		}
+		if len(snaps) == 0 {
+			d.Schema, d.System, d.Timeline, d.Safe = p.Schema, p.System, p.Timeline, p.Safe
+		}
+		snaps = append(snaps, p.Snapshot)
+		high, d.Safe = max(high, p.Snapshot.H), min(d.Safe, p.Safe)
+		last, r.Started, r.After = p.Last, true, p.After
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	oldest := syncd.Oldest(snaps)
+	if oldest == nil || oldest.Epoch != snaps[len(snaps)-1].Epoch {
+		return nil, errors.New("the epoch changed while the table was read")
+	}
+	snap := *oldest
+	snap.H = high
+	d.Snapshot = &snap
+	return d, nil
 }
 
 func (w *world) keys() []syncd.Key {
