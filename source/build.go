@@ -57,6 +57,8 @@ type builder struct {
 	SpillBytes int
 
 	relations map[uint32]*relation // nil for a table that is not synced
+	strangers map[uint32]*Relation // those of tables that were not configured when they were described
+	looks     uint64               // of Tables, when that was last looked at
 	arena     arena
 	deltas    []syncd.Delta // whole transactions, then the open one
 	open      int           // where the open transaction begins
@@ -64,6 +66,7 @@ type builder struct {
 	skipping  bool          // the stream holds the open transaction already
 	begin     Begin
 	changed   bool // the open transaction had a change of a synced table
+	strange   bool // and one of a stranger
 	dead      int  // deltas of the open transaction that a later one has replaced
 	index     keyIndex
 	bytes     int    // of deltas, with what they take beside rows and keys
@@ -84,8 +87,13 @@ func (b *builder) relate(ctx context.Context, m *Relation) error {
 	}
 	t := syncd.Table{Schema: string(m.Namespace), Name: string(m.Name)}
 	b.relations[m.OID] = nil
+	delete(b.strangers, m.OID)
 	known := b.Tables.get(t)
 	if known == nil {
+		if b.strangers == nil {
+			b.strangers = map[uint32]*Relation{}
+		}
+		b.strangers[m.OID] = m.clone()
 		return nil
 	}
 	names := keyNames(m, known)
@@ -111,6 +119,24 @@ func (b *builder) relate(ctx context.Context, m *Relation) error {
 	}
 	if r.shape != nil {
 		r.hash = r.shape.Hash()
+	}
+	return nil
+}
+
+// meet relates the strangers whose tables are configured by now: the server describes a relation once, and may have done so
+// before the table was among those that are synced (a publication for all tables holds a table from its first row on).
+func (b *builder) meet(ctx context.Context) error {
+	looks := b.Tables.looks.Load()
+	if looks == b.looks {
+		return nil
+	}
+	b.looks = looks
+	for _, m := range b.strangers {
+		if b.Tables.get(syncd.Table{Schema: string(m.Namespace), Name: string(m.Name)}) != nil {
+			if err := b.relate(ctx, m); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -175,7 +201,7 @@ func (b *builder) start(m Begin, skip bool) error {
 	if b.inside {
 		return errors.New("a transaction begins within another")
 	}
-	b.inside, b.skipping, b.begin, b.changed, b.dead = true, skip, m, false, 0
+	b.inside, b.skipping, b.begin, b.changed, b.strange, b.dead = true, skip, m, false, false, 0
 	b.open, b.before = len(b.deltas), b.bytes
 	b.index.reset()
 	return nil
@@ -191,6 +217,8 @@ func (b *builder) relationOf(oid uint32) (*relation, error) {
 		return nil, fmt.Errorf("a change of relation %d, which no Relation message has described", oid)
 	case r != nil:
 		b.changed = true
+	case b.strangers[oid] != nil:
+		b.strange = true
 	}
 	return r, nil
 }

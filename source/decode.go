@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -155,6 +156,16 @@ type Relation struct {
 	// Identity is pg_class.relreplident: d (primary key), n (nothing), f (the whole row) or i (an index).
 	Identity byte
 	Columns  []RelationColumn
+}
+
+// clone copies a Relation out of the message that it was decoded in.
+func (r *Relation) clone() *Relation {
+	c := *r
+	c.Namespace, c.Name, c.Columns = bytes.Clone(r.Namespace), bytes.Clone(r.Name), slices.Clone(r.Columns)
+	for i := range c.Columns {
+		c.Columns[i].Name = bytes.Clone(c.Columns[i].Name)
+	}
+	return &c
 }
 
 // RelationColumn is one published column of a Relation.

@@ -99,8 +99,13 @@ func (in *intake) take(ctx context.Context, body []byte) error {
 	if err != nil {
 		return &ProtocolError{f.Start, err}
 	}
-	if kind == KindRelation {
+	switch kind {
+	case KindRelation:
 		return in.Build.relate(ctx, &in.dec.Relation)
+	case KindBegin:
+		if err := in.Build.meet(ctx); err != nil {
+			return err
+		}
 	}
 	err = in.message(kind)
 	var over *epochOverError
@@ -154,6 +159,9 @@ func (in *intake) commit(c *Commit) error {
 	} else if b.commit(c.End, c.Committed, in.xid) > 0 {
 		in.last = commitRef{c.End, in.xid}
 		in.commits = append(in.commits, in.last)
+	} else if b.strange {
+		// The first list of a table that is about to be synced has to have seen it.
+		in.commits = append(in.commits, commitRef{c.End, in.xid})
 	}
 	in.through = max(in.through, c.End)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -21,6 +22,8 @@ type roster struct {
 	keep    keeper
 	refused map[syncd.Table]refusal // by the last Keep
 	retry   time.Time               // when to try a refused Keep again
+
+	looks atomic.Uint64 // counts the looks
 
 	mu        sync.RWMutex
 	tables    []TableConfig
@@ -151,6 +154,7 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.order, r.looked = next, order, time.Now()
+	r.looks.Add(1)
 	for t, why := range causes {
 		r.relists[t] = relist{why: why}
 	}
