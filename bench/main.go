@@ -4,6 +4,7 @@
 //	go run ./bench drain     1,000,000 changes already in WAL into a sidecar's cache, against pg_recvlogical to /dev/null
 //	go run ./bench latency   commit to visible in the cache at 1,000 commits a second, against a bare pglogrepl reader
 //	go run ./bench memory    resident memory of a sidecar that caches 1,000,000 rows of 200 bytes of JSON
+//	go run ./bench digest    a resync of those rows by digest (syncd resync --mode digest), against SELECT md5(t::text)
 //	go run ./bench list      a full list of those rows (syncd resync --mode full), against COPY … TO STDOUT
 //
 // Absolute figures mean little on a shared machine; the ratios of one run are what counts.
@@ -32,11 +33,11 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds; medians are printed")
 	flag.IntVar(&o.changes, "changes", 1_000_000, "row changes of a drain")
-	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory and list")
+	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest and list")
 	flag.BoolVar(&o.tcp, "tcp", true, "connect to Postgres by TCP; -tcp=false: by its Unix socket")
 	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency round")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|list …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -55,11 +56,11 @@ func main() {
 
 func run(ctx context.Context, o options, names []string) (err error) {
 	benches := map[string]func(context.Context, *rig, options) error{
-		"drain": drain, "latency": latency, "memory": resident, "list": list,
+		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list,
 	}
 	for _, n := range names {
 		if benches[n] == nil {
-			return fmt.Errorf("no benchmark %q: want drain, latency, memory or list", n)
+			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest or list", n)
 		}
 	}
 	for _, n := range names {

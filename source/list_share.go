@@ -106,8 +106,8 @@ func (l *Lister) fly(ctx context.Context, id flightID, f *flight) {
 	defer fs.mu.Unlock()
 	f.res, f.err = res, err
 	close(f.done)
-	if err != nil || fs.bytes+res.page.Bytes > keepPageBytes {
-		fs.forget(id, f)
+	if err != nil || id.digest || fs.bytes+res.page.Bytes > keepPageBytes {
+		fs.forget(id, f) // a digest grows old: what is written meanwhile makes it differ
 		return
 	}
 	fs.bytes += res.page.Bytes
