@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/syncd-io/syncd/internal/natsserver"
 )
 
 // fleet is a source whose process carries NATS, and a sidecar beside it, so that the sidecar's process is the sidecar alone.
@@ -27,7 +30,20 @@ func (r *rig) fleet(ctx context.Context, name string) (source, sidecar *daemon, 
 	return source, sidecar, err
 }
 
-// resident measures a sidecar that holds the whole table.
+// apart is a source and a sidecar beside a NATS that is in neither's process.
+func (r *rig) apart(ctx context.Context, name, nats string) (source, sidecar *daemon, err error) {
+	config, addr, err := r.config(name, fmt.Sprintf("{url: %q}", nats))
+	if err != nil {
+		return nil, nil, err
+	}
+	if source, err = r.start(ctx, "source", config, addr); err != nil {
+		return nil, nil, err
+	}
+	sidecar, err = r.start(ctx, "sidecar", config, addr)
+	return source, sidecar, err
+}
+
+// resident measures a sidecar that holds the whole table, and its source, before and after an update of every row.
 func resident(ctx context.Context, r *rig, o options) error {
 	if err := r.fill(ctx, o.rows); err != nil {
 		return err
@@ -36,7 +52,12 @@ func resident(ctx context.Context, r *rig, o options) error {
 	if err := r.conn.QueryRow(ctx, "SELECT avg(length(row_to_json(t)::text))::float8 FROM item t").Scan(&size); err != nil {
 		return err
 	}
-	source, sidecar, err := r.fleet(ctx, "memory")
+	nats, err := natsserver.Start(natsserver.Config{Dir: filepath.Join(r.dir, "nats"), Listen: "127.0.0.1:0"})
+	if err != nil {
+		return err
+	}
+	defer nats.Close()
+	source, sidecar, err := r.apart(ctx, "memory", nats.URL())
 	if err != nil {
 		return err
 	}
@@ -66,6 +87,10 @@ func resident(ctx context.Context, r *rig, o options) error {
 		return err
 	}
 	fmt.Printf("memory: after an update of every row in one transaction: %d MiB resident, peak %d MiB\n", now>>20, peak>>20)
+	if now, peak, err = source.resident(); err != nil {
+		return err
+	}
+	fmt.Printf("memory: the source: %d MiB resident, peak %d MiB (want under 250)\n", now>>20, peak>>20)
 	if err := sidecar.stop(); err != nil {
 		return err
 	}
