@@ -120,7 +120,7 @@ func (c *tableChange) open(k syncd.Key, more Open) {
 		c.Open[k] = more
 		return
 	}
-	o.Reason = more.Reason
+	o.Reason, o.Parked = more.Reason, o.Parked || more.Parked
 	for _, d := range more.Deltas {
 		o.Deltas = addSeen(o.Deltas, d)
 	}

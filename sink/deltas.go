@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/syncd-io/syncd"
@@ -59,6 +60,11 @@ func (a *tableApplier) apply(d *syncd.Delta) error {
 	}
 	switch v := a.flush.cache.gate.delta(a.TableState, e, has, d); v.Decision {
 	case Take:
+		if why := unfit(d); why != "" {
+			a.tally.reject(Unfit)
+			a.park(d, e, why)
+			return nil
+		}
 		a.tally.apply(d)
 		return a.take(d, e)
 	case Undecided:
@@ -74,12 +80,17 @@ func (a *tableApplier) apply(d *syncd.Delta) error {
 // is behind its change; in either case it has to be listed. Columns may come and go meanwhile, but under another key
 // nothing can be applied; and a table that was never listed need not take what it can't tell: its list will have seen it.
 func (a *tableApplier) fits(d *syncd.Delta) bool {
-	if d.Schema == a.Info.Schema {
+	fitting := len(a.Info.Key) == 0 || strings.Count(string(d.Key), "\x00")+1 == len(a.Info.Key)
+	if d.Schema == a.Info.Schema && fitting {
 		return true
 	}
 	const why = "the table's shape changed"
 	at := max(a.flush.marker.Through, d.Version.LSN)
-	if !a.Listed || strings.Count(string(d.Key), "\x00")+1 != len(a.Info.Key) {
+	if d.Schema == a.Info.Schema {
+		a.flush.lose(a.name, a.TableState, at, "a change came under a key that is none of the table's")
+		return false
+	}
+	if !a.Listed || !fitting {
 		a.flush.lose(a.name, a.TableState, at, why)
 		return false
 	}
@@ -104,6 +115,29 @@ func (a *tableApplier) take(d *syncd.Delta, e Entry) error {
 	a.remember(d, e)
 	a.put(d.Key, next)
 	return nil
+}
+
+// unfit says why a delta can't be applied at all; empty where it can. Whoever reads the stream has checked the form of what it
+// hands over; this is what an error there, or in the source, would leave. (What can't be read at all never comes here: its
+// message counts as lost.)
+func unfit(d *syncd.Delta) string {
+	switch n := len(d.Row); {
+	case d.Op != syncd.Upsert && d.Op != syncd.Delete:
+		return fmt.Sprintf("its change is of an unknown kind, %s", d.Op)
+	case d.Op == syncd.Upsert && n > 0 && (n < 2 || d.Row[0] != '{' || d.Row[n-1] != '}'):
+		return "the row of its change is not a JSON object"
+	}
+	return ""
+}
+
+// park keeps what a key held before a delta that can't be applied, and marks the key: the next answer that sees the delta,
+// of a get or of a resync, settles it. The other keys go on.
+func (a *tableApplier) park(d *syncd.Delta, e Entry, why string) {
+	a.remember(d, e)
+	a.put(d.Key, Entry{Row: e.Row, Version: d.Version, XID: d.XID, Pending: true})
+	if a.Listed {
+		a.open(d.Key, Open{Deltas: []Seen{{d.Version, d.XID}}, Reason: why, Parked: true, Since: a.flush.cache.now()})
+	}
 }
 
 // fetch marks a key whose delta left its row unknown. While a table was never listed the mark in the entry will do: its list

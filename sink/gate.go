@@ -34,6 +34,7 @@ const (
 	OldEpoch  Reason = "epoch"     // of an older epoch than what is held
 	Unordered Reason = "undecided" // it can't be told whether the list that set the entry had seen it
 	OtherForm Reason = "shape"     // of another shape than the table's: it counts as lost
+	Unfit     Reason = "unfit"     // it can't be applied: its key is parked
 	// Of listed states.
 	Unseen   Reason = "newer delta" // the snapshot does not see the delta that set the entry
 	OlderRow Reason = "older list"  // a later snapshot set the entry, or a later list was complete
