@@ -202,6 +202,11 @@ func TestVerdicts(t *testing.T) {
 			d.Pointer, d.Row = true, nil
 			w.mark(d)
 		}, Fetched, "too large"},
+		{"a change that can't be applied", func(w *world) {
+			d := w.change("a", `{"id":"a","n":1}`)
+			d.Row = []byte(`[1]`)
+			w.mark(d)
+		}, Parked, "not a JSON object"},
 		{"the source is away", func(w *world) { w.away = errors.New("no responders") }, Unknown, "no responders"},
 		{"another shape", func(w *world) {
 			w.tables(syncd.TableInfo{Table: users, Schema: schema + 1, Key: []string{"id"}})

@@ -50,7 +50,7 @@ func judge(e *Explanation, f finding) Verdict {
 		return Verdict{Building, "A new epoch has begun (a failover, a restore, a lost slot). What is read is of the one before, until all tables are listed.", "wait; syncd status shows how far the lists are"}
 	case e.Cache.Open != nil && e.Cache.Open.Parked:
 		return Verdict{Parked, "The key's last change could not be applied: " + e.Cache.Open.Reason + ". Readers get what was there before.",
-			"it is fetched again by itself; where it stays parked, the source's row or its log says why"}
+			"wait: it is fetched, and its table listed again; where it stays parked, the sidecar's log says why. This should not happen: please report it, with this explanation"}
 	case !f.asked:
 		return Verdict{Unknown, "The row from Postgres can't be compared with the cache: " + f.discard, "ask again; where that stays so, " + resync}
 	case e.Cache.Open != nil:
