@@ -8,7 +8,8 @@ import (
 )
 
 // List is the account of a complete list of a table: all pages arrived and were judged, as the totals prove, and so was the
-// answer to a get of every key that the cache holds and no page returned.
+// answer to a get of every key that the cache holds and no page returned. Buckets that Compare found equal count as listed,
+// and their digest as a page.
 type List struct {
 	Table  syncd.Table
 	Schema uint64
