@@ -80,7 +80,10 @@ type Marker struct {
 	// Relist names tables that changed in a way the stream can't carry (a new shape, an attached partition), with the
 	// reason: each is to be listed again at once.
 	Relist map[Table]string
-	Sent   time.Time // by the source's clock
+	// Catalog stands for what the source's last look at the catalog saw of its tables, in a form of the source's own. The
+	// source that goes on from here finds by it what changed while nobody looked. Others have no use for it.
+	Catalog string
+	Sent    time.Time // by the source's clock
 }
 
 // Position is the marker's place: its epoch and Through.

@@ -42,6 +42,10 @@ func AppendMarker(b []byte, m *syncd.Marker) []byte {
 		}
 		b = append(b, '}')
 	}
+	if m.Catalog != "" {
+		b = append(b, `,"catalog":`...)
+		b = appendString(b, m.Catalog)
+	}
 	b = append(b, `,"sent":`...)
 	b = appendTime(b, m.Sent)
 	return append(b, '}')
@@ -81,6 +85,7 @@ const (
 	markerSent
 	markerPart
 	markerRelist
+	markerCatalog
 )
 
 const markerNeeds = 1<<(markerSent+1) - 1
@@ -156,6 +161,10 @@ func (p *parser) markerExtra(m *syncd.Marker, name string) (ok bool) {
 		}
 	case "relist":
 		ok = p.once(markerRelist) && p.relist(m)
+	case "catalog":
+		if ok = p.once(markerCatalog); ok {
+			m.Catalog, ok = p.str()
+		}
 	}
 	return ok
 }

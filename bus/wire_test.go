@@ -61,7 +61,7 @@ func sampleMarkers() []syncd.Marker {
 		Relist: map[syncd.Table]string{users: `column "x" was added`},
 	}, {
 		Epoch: 1764534000001, Through: 0x1600000, First: 42, Counts: map[syncd.Table]int{}, Safe: 0x1600000, Start: 0x1600000,
-		System: 7312345678901234567, Timeline: 2, Sent: when, Part: true,
+		System: 7312345678901234567, Timeline: 2, Sent: when, Part: true, Catalog: "y3RqAg",
 	}}
 }
 

@@ -80,12 +80,12 @@ func (p *pump) step(ctx context.Context) (bool, error) {
 	if b.spill != nil {
 		return p.large(ctx, b, through)
 	}
-	relist := p.Tables.demanded()
+	relist, seen := p.Tables.demanded()
 	if len(b.deltas) == 0 && len(relist) == 0 && !p.due(through) {
 		return false, nil
 	}
 	m := p.next(b, through, relist)
-	m.Counts = p.count(b.deltas)
+	m.Counts, m.Catalog = p.count(b.deltas), seen.String()
 	if err := p.publish(ctx, b.deltas, m); err != nil {
 		return false, err
 	}

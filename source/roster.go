@@ -32,6 +32,7 @@ type roster struct {
 	looked    time.Time
 	truncated map[syncd.Table]bool // the stream had a TRUNCATE since the last look
 	relists   map[syncd.Table]relist
+	print     fingerprint // of state
 }
 
 // relist is a table that consumers have to list again, until a marker that says so has been acknowledged.
@@ -153,7 +154,7 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state, r.order, r.looked = next, order, time.Now()
+	r.state, r.order, r.looked, r.print = next, order, time.Now(), fingerprintOf(next)
 	r.looks.Add(1)
 	for t, why := range causes {
 		r.relists[t] = relist{why: why}
@@ -168,8 +169,9 @@ func (r *roster) demand(t syncd.Table, why string) {
 	r.relists[t] = relist{why: why}
 }
 
-// demanded gives the tables to be listed again that no marker has told of yet.
-func (r *roster) demanded() map[syncd.Table]string {
+// demanded gives the tables to be listed again that no marker has told of yet, and what was seen of all tables at the look
+// that found the last of them.
+func (r *roster) demanded() (map[syncd.Table]string, fingerprint) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var m map[syncd.Table]string
@@ -181,7 +183,19 @@ func (r *roster) demanded() map[syncd.Table]string {
 			m[t] = l.why
 		}
 	}
-	return m
+	return m, r.print
+}
+
+// compare marks the tables to be listed again that are not as they were when the source looked at them whose last marker has
+// this fingerprint.
+func (r *roster) compare(then string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, now := range r.state {
+		if _, demanded := r.relists[t]; !demanded && now.shape != nil && r.print.differs(then, t) {
+			r.relists[t] = relist{why: "it may have changed while no source looked at it"}
+		}
+	}
 }
 
 // told says that the marker at through has told of tables.

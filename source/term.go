@@ -198,7 +198,11 @@ func (w *Watch) newTerm(ctx context.Context, sql *session, repl *pgconn.PgConn, 
 	if err != nil {
 		return nil, err
 	}
-	if p.Action == NewEpoch {
+	if p.Action == Resume {
+		w.roster.compare(after.Catalog)
+	} else {
+		_, seen := w.roster.demanded()
+		after.Catalog = seen.String()
 		m := after
 		if err := w.Publisher.Publish(ctx, &syncd.Flush{Marker: m}); err != nil {
 			return nil, fmt.Errorf("publish the first marker of epoch %d: %w", p.Epoch, err)
