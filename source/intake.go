@@ -107,13 +107,20 @@ func (in *intake) take(ctx context.Context, body []byte) error {
 			return err
 		}
 	}
-	err = in.message(kind)
+	if err := in.message(kind); err != nil {
+		return protocolError(f.Start, kind, err)
+	}
+	return nil
+}
+
+// protocolError says where in the stream a message makes no sense, unless the trouble lies elsewhere.
+func protocolError(at syncd.LSN, kind Kind, err error) error {
 	var over *epochOverError
 	var local *localError
-	if err != nil && !errors.As(err, &over) && !errors.As(err, &local) {
-		return &ProtocolError{f.Start, fmt.Errorf("%s: %w", kind, err)}
+	if errors.As(err, &over) || errors.As(err, &local) {
+		return err
 	}
-	return err
+	return &ProtocolError{at, fmt.Errorf("%s: %w", kind, err)}
 }
 
 func (in *intake) message(kind Kind) error {
