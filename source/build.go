@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -65,9 +66,10 @@ type builder struct {
 	inside    bool          // a transaction is open
 	skipping  bool          // the stream holds the open transaction already
 	begin     Begin
-	changed   bool // the open transaction had a change of a synced table
-	strange   bool // and one of a stranger
-	dead      int  // deltas of the open transaction that a later one has replaced
+	number    uint32 // of the open transaction's last change, as the server sent them
+	changed   bool   // the open transaction had a change of a synced table
+	strange   bool   // and one of a stranger
+	dead      int    // deltas of the open transaction that a later one has replaced
 	index     keyIndex
 	bytes     int    // of deltas, with what they take beside rows and keys
 	before    int    // bytes before the open transaction
@@ -202,9 +204,20 @@ func (b *builder) start(m Begin, skip bool) error {
 		return errors.New("a transaction begins within another")
 	}
 	b.inside, b.skipping, b.begin, b.changed, b.strange, b.dead = true, skip, m, false, false, 0
-	b.open, b.before = len(b.deltas), b.bytes
+	b.open, b.before, b.number = len(b.deltas), b.bytes, 0
 	b.index.reset()
 	return nil
+}
+
+// place gives a change of the open transaction its ordinals, one or two, and gives the first: its place among all that the
+// server sends of the transaction, those included that are no deltas or are replaced. So whoever reads the transaction
+// again gives the same ordinals, whatever was configured or altered meanwhile: parts of it may have been applied.
+func (b *builder) place(n uint32) (uint32, error) {
+	if b.number > math.MaxUint32-n {
+		return 0, errors.New("the transaction has more changes than there are ordinals")
+	}
+	b.number += n
+	return b.number - n + 1, nil
 }
 
 // relationOf finds the table of a change; nil where it is not synced.
@@ -225,6 +238,14 @@ func (b *builder) relationOf(oid uint32) (*relation, error) {
 
 // change takes an Insert, Update or Delete.
 func (b *builder) change(m *Change) error {
+	width := uint32(1)
+	if m.OldTuple != OldNone && len(m.New) > 0 {
+		width = 2 // it may be a change of key, which makes two deltas
+	}
+	at, err := b.place(width)
+	if err != nil {
+		return err
+	}
 	r, err := b.relationOf(m.Relation)
 	if err != nil || r == nil || b.skipping {
 		return err
@@ -234,7 +255,7 @@ func (b *builder) change(m *Change) error {
 		if err != nil {
 			return err
 		}
-		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash})
+		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: key, Schema: r.hash}, at)
 		return b.bound()
 	}
 	fillFromOld(m)
@@ -256,9 +277,9 @@ func (b *builder) change(m *Change) error {
 		b.resolve(r.shape, &d, base)
 	}
 	if base != d.Key {
-		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash})
+		b.put(syncd.Delta{Table: r.table, Op: syncd.Delete, Key: base, Schema: r.hash}, at)
 	}
-	b.put(d)
+	b.put(d, b.number)
 	return b.bound()
 }
 
@@ -345,7 +366,8 @@ func (b *builder) resolve(s *Shape, d *syncd.Delta, base syncd.Key) {
 }
 
 // put adds a change to the open transaction in place of an earlier one of the same key.
-func (b *builder) put(d syncd.Delta) {
+func (b *builder) put(d syncd.Delta, ordinal uint32) {
+	d.Version.Ordinal = ordinal
 	if i := b.find(d.Table, d.Key); i >= 0 {
 		b.kill(i)
 	}
@@ -415,6 +437,10 @@ func (b *builder) find(t syncd.Table, k syncd.Key) int {
 // truncate takes a Truncate: it does away with what the transaction did before to its tables.
 func (b *builder) truncate(m *Truncated) error {
 	for _, oid := range m.Relations {
+		at, err := b.place(1)
+		if err != nil {
+			return err
+		}
 		r, err := b.relationOf(oid)
 		if err != nil {
 			return err
@@ -428,7 +454,7 @@ func (b *builder) truncate(m *Truncated) error {
 			}
 		}
 		b.Tables.noteTruncate(r.table)
-		b.deltas = append(b.deltas, syncd.Delta{Table: r.table, Op: syncd.Truncate, Schema: r.hash})
+		b.deltas = append(b.deltas, syncd.Delta{Table: r.table, Op: syncd.Truncate, Schema: r.hash, Version: syncd.Version{Ordinal: at}})
 		b.bytes += deltaOverhead
 		b.index.add(b.deltas, b.open)
 	}
@@ -472,7 +498,7 @@ func (b *builder) commit(end syncd.LSN, committed time.Time, xid syncd.XID) int 
 	deltas := b.deltas[b.open:]
 	for i := range deltas {
 		d := &deltas[i]
-		d.Version = syncd.Version{Epoch: b.Epoch, LSN: end, Ordinal: uint32(i + 1)}
+		d.Version.Epoch, d.Version.LSN = b.Epoch, end
 		d.XID, d.Committed = xid, committed
 	}
 	b.inside, b.open = false, len(b.deltas)

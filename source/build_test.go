@@ -176,10 +176,12 @@ func TestTransactionsAreReduced(t *testing.T) {
 			}
 			b.commit(syncd.LSN(n+1), time.Unix(1, 0), 7)
 			deltas, bytes := b.take()
+			last := syncd.Version{Epoch: 9, LSN: syncd.LSN(n + 1)}
 			for i, d := range deltas {
-				if d.Version != (syncd.Version{Epoch: 9, LSN: syncd.LSN(n + 1), Ordinal: uint32(i + 1)}) {
-					t.Fatalf("delta %d has version %s", i, d.Version)
+				if d.Version.Position() != last.Position() || d.Version.Compare(last) <= 0 {
+					t.Fatalf("delta %d has version %s behind %s", i, d.Version, last)
 				}
+				last = d.Version
 			}
 			if bytes < len(deltas)*deltaOverhead || b.bytes != 0 {
 				t.Fatalf("%d deltas count as %d bytes, %d are left", len(deltas), bytes, b.bytes)
@@ -220,21 +222,23 @@ func TestLargeTransactionsAreReduced(t *testing.T) {
 		}
 		defer s.close()
 		got := map[int]testRow{}
-		ordinal := uint32(0)
+		ordinal, count := uint32(0), 0
 		for last := false; !last; {
 			var deltas []syncd.Delta
 			if deltas, last, err = s.next(rapid.IntRange(1, 4000).Draw(t, "part")); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range deltas {
-				if ordinal++; d.Version != (syncd.Version{Epoch: 9, LSN: 5, Ordinal: ordinal}) || d.XID != 7 || d.Table != tableT {
-					t.Fatalf("delta %+v, want ordinal %d", d, ordinal)
+				if d.Version.Position() != (syncd.Position{Epoch: 9, LSN: 5}) || d.Version.Ordinal <= ordinal || d.XID != 7 || d.Table != tableT {
+					t.Fatalf("delta %+v behind ordinal %d", d, ordinal)
 				}
+				ordinal = d.Version.Ordinal
+				count++
 			}
 			consume(t, got, deltas)
 		}
-		if int(ordinal) != s.counts[tableT] {
-			t.Fatalf("%d deltas, %v counted", ordinal, s.counts)
+		if count != s.counts[tableT] {
+			t.Fatalf("%d deltas, %v counted", count, s.counts)
 		}
 		for k, r := range got {
 			if want := w.rows[k]; r != (testRow{-1, -1}) && r != want && r.x != -1 {
@@ -245,6 +249,56 @@ func TestLargeTransactionsAreReduced(t *testing.T) {
 			t.Fatalf("a consumer has %v, the table %v", got, w.rows)
 		}
 	})
+}
+
+// Who reads a transaction again, amid whose parts a source died, gives each key's last state the same version, whatever is
+// kept in memory or synced by then.
+func TestOrdinalsAreThoseOfTheServer(t *testing.T) {
+	for _, limit := range []int{1, 600, 1 << 30} {
+		b := testBuilder(t, limit)
+		b.relations[2] = nil // a table that is not synced
+		if err := b.start(Begin{Final: 1, XID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*Change{
+			{Relation: 1, New: newTuple(1, testRow{1, 1}, false)},
+			{Relation: 2, New: newTuple(1, testRow{1, 1}, false)},
+			{Relation: 1, New: newTuple(1, testRow{2, 2}, false)},
+			{Relation: 1, OldTuple: OldKey, Old: keyTuple(1), New: newTuple(2, testRow{3, 3}, false)},
+			{Relation: 2, OldTuple: OldKey, Old: keyTuple(1), New: newTuple(2, testRow{3, 3}, false)},
+			{Relation: 1, New: newTuple(3, testRow{4, 4}, false)},
+			{Relation: 1, OldTuple: OldKey, Old: keyTuple(3)},
+		} {
+			if err := b.change(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := map[syncd.Key]uint32{}
+		var deltas []syncd.Delta
+		if b.spill != nil {
+			s, err := b.commitSpilled(5, time.Unix(1, 0), 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for last := false; !last; {
+				var part []syncd.Delta
+				if part, last, err = s.next(1 << 20); err != nil {
+					t.Fatal(err)
+				}
+				deltas = append(deltas, part...)
+			}
+			s.close()
+		} else {
+			b.commit(5, time.Unix(1, 0), 7)
+			deltas, _ = b.take()
+		}
+		for _, d := range deltas {
+			got[d.Key] = d.Version.Ordinal
+		}
+		if want := map[syncd.Key]uint32{"1": 4, "2": 5, "3": 9}; !maps.Equal(got, want) {
+			t.Errorf("with %d bytes: ordinals %v, want %v", limit, got, want)
+		}
+	}
 }
 
 func TestFullIdentityFillsFromTheOldRow(t *testing.T) {

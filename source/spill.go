@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"time"
@@ -84,6 +85,7 @@ func (s *spill) add(deltas []syncd.Delta) error {
 			flags |= spillMoved
 		}
 		b := append(s.buf[:0], byte(d.Op), flags)
+		b = binary.AppendUvarint(b, uint64(d.Version.Ordinal))
 		b = binary.AppendUvarint(b, uint64(s.table(d.Table)))
 		b = binary.BigEndian.AppendUint64(b, d.Schema)
 		b = appendCounted(b, d.Key)
@@ -153,7 +155,7 @@ func (s *spill) next(limit int) (deltas []syncd.Delta, last bool, err error) {
 			return nil, false, err
 		}
 		s.read++
-		d.Version = syncd.Version{Epoch: s.epoch, LSN: s.end, Ordinal: uint32(s.read)}
+		d.Version.Epoch, d.Version.LSN = s.epoch, s.end
 		d.XID, d.Committed = s.xid, s.committed
 		deltas = append(deltas, d)
 		size += len(b) + deltaOverhead
@@ -171,6 +173,8 @@ func (s *spill) parse(b []byte) (d syncd.Delta, err error) {
 	p := spillParser{b: b}
 	op, flags := p.byte(), p.byte()
 	d.Op, d.Pointer, d.Moved = syncd.Op(op), flags&spillPointer != 0, flags&spillMoved != 0
+	ordinal := p.uvarint()
+	d.Version.Ordinal = uint32(ordinal)
 	table := p.uvarint()
 	d.Schema = p.uint64()
 	d.Key, d.From = syncd.Key(p.text()), syncd.Key(p.text())
@@ -180,7 +184,7 @@ func (s *spill) parse(b []byte) (d syncd.Delta, err error) {
 	for n := p.uvarint(); n > 0 && !p.bad; n-- {
 		d.Absent = append(d.Absent, p.text())
 	}
-	if p.bad || len(p.b) > 0 || table >= uint64(len(s.tables)) {
+	if p.bad || len(p.b) > 0 || ordinal > math.MaxUint32 || table >= uint64(len(s.tables)) {
 		return d, errSpill
 	}
 	d.Table = s.tables[table]
