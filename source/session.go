@@ -66,6 +66,8 @@ type server struct {
 	senderTimeout time.Duration
 	keepSize      int64  // max_slot_wal_keep_size in bytes, -1 without limit
 	system        uint64 // 0 where the role may not read it
+	standbyNames  string // synchronous_standby_names
+	application   string // our application_name
 }
 
 // session is an SQL session with our settings.
@@ -219,7 +221,7 @@ func assertSettings(got map[string]string) error {
 }
 
 func (s *server) fill(got map[string]string) error {
-	s.encoding = got["server_encoding"]
+	s.encoding, s.standbyNames, s.application = got["server_encoding"], got["synchronous_standby_names"], got["application_name"]
 	for name, to := range map[string]func(int64){
 		"server_version_num":     func(n int64) { s.version = int(n) },
 		"wal_block_size":         func(n int64) { s.block = syncd.LSN(n) },

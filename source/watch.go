@@ -34,6 +34,7 @@ type Watch struct {
 	over     string // why the epoch that the slot and the stream agree on is over all the same
 	leading  bool
 	reported string // the last trouble that was logged
+	warned   bool   // of what is dangerous about the server
 }
 
 // ErrStandby says that this source does not lead at the moment.
@@ -144,8 +145,28 @@ func (w *Watch) Step(ctx context.Context) error {
 	}
 	w.lead(t)
 	defer w.lead(nil)
+	w.warn(t.server)
 	w.Config.Logger.Info("leads", "epoch", t.pump.marker().Epoch, "through", t.pump.marker().Through.String(), "reason", t.plan.Why)
 	return t.run(ctx)
+}
+
+// warn says what about the server is dangerous, once.
+func (w *Watch) warn(s server) {
+	w.mu.Lock()
+	warned := w.warned
+	w.warned = true
+	w.mu.Unlock()
+	if warned {
+		return
+	}
+	if s.keepSize < 0 {
+		w.Config.Logger.Warn("max_slot_wal_keep_size is without limit: while no source runs, the slot may fill the server's disk",
+			"mend", "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()")
+	}
+	if matchesStandby(s.standbyNames, s.application) {
+		w.Config.Logger.Warn("the server takes syncd for a synchronous standby: every commit waits for it",
+			"synchronous_standby_names", s.standbyNames, "mend", "name the real standbys in synchronous_standby_names, then SELECT pg_reload_conf()")
+	}
 }
 
 // lead says who leads; nil for nobody here.
