@@ -143,6 +143,7 @@ func TestDigestKeepsToItsTurn(t *testing.T) {
 	for range cap(l.scans) {
 		<-l.scans
 	}
+	l.Wait = 0 // the usual one: there is a turn to be had
 	if d, err := l.Digest(t.Context(), r); err != nil || d.Rows() != 10 {
 		t.Errorf("%+v, %v", d, err)
 	}
