@@ -43,6 +43,10 @@ type fleet struct {
 	// publication is one that the test made, taken as it is; empty: syncd makes and keeps its own.
 	publication string
 	tables      []tableConfig
+	// stream is bus.stream in the configuration. The server sets aside what a stream may grow to, and many tests share one.
+	stream string
+	// recreate is the source's --recreate.
+	recreate bool
 	// more is added to source: and to sidecar: in the configuration, as YAML of one line.
 	more struct{ source, sidecar string }
 }
@@ -72,7 +76,7 @@ func fleetOn(t *testing.T, db *harness.DB, bus *harness.Bus, tables ...string) *
 			t.Error(err)
 		}
 	})
-	f := &fleet{t: t, db: db, bus: bus, dir: dir, target: db.URL}
+	f := &fleet{t: t, db: db, bus: bus, dir: dir, target: db.URL, stream: "{max_bytes: 256MiB}"}
 	for _, name := range tables {
 		f.tables = append(f.tables, tableConfig{table: table(t, name)})
 	}
@@ -101,8 +105,7 @@ func text(s string) string {
 func (f *fleet) configure(role, name string) string {
 	f.t.Helper()
 	var b strings.Builder
-	// The server sets aside what a stream may grow to, and many tests share one.
-	fmt.Fprintf(&b, "name: %s\nbus: {url: %s, stream: {max_bytes: 256MiB}}\n", f.bus.Name, text(f.bus.URL))
+	fmt.Fprintf(&b, "name: %s\nbus: {url: %s, stream: %s}\n", f.bus.Name, text(f.bus.URL), f.stream)
 	switch role {
 	case "source":
 		f.configureSource(&b)
@@ -213,7 +216,7 @@ func (f *fleet) start(role, name string) *member {
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(f.t.Output(), m.log), nil)).With("process", name)
 	go func() {
 		defer close(m.done)
-		m.err = daemon.Run(ctx, daemon.Options{Config: c, Roles: roles[role], Program: program, Log: log})
+		m.err = daemon.Run(ctx, daemon.Options{Config: c, Roles: roles[role], Recreate: f.recreate, Program: program, Log: log})
 	}()
 	f.t.Cleanup(func() {
 		if !m.told {

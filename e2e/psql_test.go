@@ -42,11 +42,17 @@ func psqlPath(t *testing.T, s *pgserver.Server) string {
 	return path
 }
 
-// startPSQL starts a session. It ends with the test.
+// startPSQL starts a session in a database. It ends with the test.
 func startPSQL(t *testing.T, db *harness.DB) *psql {
 	t.Helper()
-	cmd := exec.Command(psqlPath(t, db.Server), "--no-psqlrc", "--quiet", "--tuples-only", "--no-align",
-		"--set=ON_ERROR_STOP=on", "--dbname="+db.URL, "--file=-")
+	return startPSQLAt(t, db.Server, db.URL)
+}
+
+// startPSQLAt starts a session under a URL of a server.
+func startPSQLAt(t *testing.T, s *pgserver.Server, url string) *psql {
+	t.Helper()
+	cmd := exec.Command(psqlPath(t, s), "--no-psqlrc", "--quiet", "--tuples-only", "--no-align",
+		"--set=ON_ERROR_STOP=on", "--dbname="+url, "--file=-")
 	cmd.Env = []string{"PGCLIENTENCODING=UTF8", "PATH=" + os.Getenv("PATH"), "LANG=C"}
 	in, err := cmd.StdinPipe()
 	if err != nil {
