@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,22 +227,21 @@ func TestProberAsksOnlyWhileSomethingIsInvisible(t *testing.T) {
 		v := newVisibility()
 		ctx, cancel := context.WithCancel(t.Context())
 		snapshots := []string{"7:8:7", "7:8:7", "8:8:"}
-		asked := 0
+		var asked atomic.Int32
 		ended := make(chan error, 1)
 		go func() {
 			ended <- v.probe(ctx, func(context.Context) (*syncd.Snapshot, error) {
-				asked++
-				return syncd.ParseSnapshot(snapshots[min(asked, len(snapshots))-1])
+				return syncd.ParseSnapshot(snapshots[min(int(asked.Add(1)), len(snapshots))-1])
 			}, func(*syncd.Snapshot) {})
 		}()
 		v.add([]commitRef{{100, 7}})
 		synctest.Wait()
-		if got := v.safe(100); asked != 1 || got != 99 {
-			t.Errorf("after %d snapshots %s is safe", asked, got)
+		if got := v.safe(100); asked.Load() != 1 || got != 99 {
+			t.Errorf("after %d snapshots %s is safe", asked.Load(), got)
 		}
 		time.Sleep(time.Minute) // of the test's clock
-		if got := v.safe(100); asked != 3 || got != 100 {
-			t.Errorf("after %d snapshots %s is safe", asked, got)
+		if got := v.safe(100); asked.Load() != 3 || got != 100 {
+			t.Errorf("after %d snapshots %s is safe", asked.Load(), got)
 		}
 		cancel()
 		if err := <-ended; err != nil {
