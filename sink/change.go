@@ -33,22 +33,22 @@ func (c *change) commit() error {
 	return c.store.Commit(&c.batch)
 }
 
-// openLoss takes note that deltas of a table up to an LSN are missing. It says whether the loss is news.
+// openLoss takes note that deltas of a table up to an LSN are missing, and asks for a list. It says whether the loss is news.
 func (c *change) openLoss(t *TableState, at syncd.LSN, why string) bool {
 	news := at > t.LastLoss
 	if t.Loss == 0 {
 		t.Through = through(t, c.state.Cursor.Position)
 	}
 	t.Loss, t.LastLoss = max(t.Loss, at), max(t.LastLoss, at)
-	relist(t, at, why, false)
+	t.Relist, t.RelistAt = why, max(t.RelistAt, at)
 	return news
 }
 
-// relist asks for a list of a table, in addition to what it is to be listed for already.
-// changed says that the table itself is why.
-func relist(t *TableState, at syncd.LSN, why string, changed bool) {
-	t.Changed = t.Changed || changed
-	t.Relist, t.RelistAt = why, max(t.RelistAt, at)
+// altered takes note that a table changed, up to an LSN, in a way that the stream can't carry. That is as good as lost: rows
+// that no delta names may have changed, so until the table was listed it is not complete beyond where it was.
+func (c *change) altered(t *TableState, at syncd.LSN, why string) {
+	c.openLoss(t, at, why)
+	t.Changed = true
 }
 
 // through is how far a table is complete, given the cache's position. It never goes back, not even where a stream that

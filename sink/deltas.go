@@ -94,7 +94,7 @@ func (a *tableApplier) fits(d *syncd.Delta) bool {
 		a.flush.lose(a.name, a.TableState, at, why)
 		return false
 	}
-	relist(a.TableState, at, why, true)
+	a.altered(a.TableState, at, why)
 	return true
 }
 

@@ -221,7 +221,7 @@ func (a *applier) lose(name syncd.Table, t *TableState, at syncd.LSN, why string
 func (a *applier) relists() {
 	for name, why := range a.marker.Relist {
 		if t := a.change.state.Tables[name]; t != nil {
-			relist(t, a.marker.Through, why, true)
+			a.change.altered(t, a.marker.Through, why)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (c *change) setTable(info syncd.TableInfo) bool {
 		c.state.Tables[info.Table] = c.freshTable(info)
 	default:
 		t.Info = info
-		relist(t, c.state.Cursor.Position.LSN, "the table's shape changed", true)
+		c.altered(t, c.state.Cursor.Position.LSN, "the table's shape changed")
 	}
 	return true
 }

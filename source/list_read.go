@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 	"unsafe"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/syncd-io/syncd"
 )
 
@@ -29,14 +31,17 @@ type head struct {
 
 const (
 	// headQuery is the first statement that takes the transaction's snapshot, which the rows are read in too. The log's
-	// insert position is read after it, so it lies behind every commit that the snapshot sees.
+	// insert position is read after it, so it lies behind every commit that the snapshot sees. How many columns the table
+	// has had tells whether it has one that the last look at the catalog did not see: a page without it would be of no shape
+	// that the table has in the snapshot. The others are looked at with the rows.
 	headQuery = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_current_wal_insert_lsn()::text,
-		pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn())`
+		pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), ` + attributesQuery + `::text`
+	attributesQuery = `(SELECT t.relnatts FROM pg_catalog.pg_class t WHERE t.oid = $1)`
 	// On a standby visibility follows replay, which stands at R before the snapshot and at R2 after it.
 	replayQuery      = `SELECT pg_catalog.pg_last_wal_replay_lsn()::text`
 	headStandbyQuery = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_last_wal_replay_lsn()::text,
 		pg_catalog.lpad(pg_catalog.to_hex((SELECT greatest(c.timeline_id, r.min_recovery_end_timeline)
-		FROM pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r)), 8, '0')`
+		FROM pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r)), 8, '0'), ` + attributesQuery + `::text`
 	flushedQuery = `SELECT pg_catalog.pg_current_wal_flush_lsn()::text`
 )
 
@@ -53,11 +58,11 @@ func (l *Lister) read(ctx context.Context, s *session, q *pageQuery) (*reading, 
 	}
 	p.SendQueryParams("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", nil, nil, nil, nil)
 	p.SendQueryParams(q.table.lockSQL(), nil, nil, nil, nil)
+	headSQL, oid := headQuery, strconv.FormatUint(uint64(q.table.facts.OID), 10)
 	if s.server.standby {
-		p.SendQueryParams(headStandbyQuery, nil, nil, nil, nil)
-	} else {
-		p.SendQueryParams(headQuery, nil, nil, nil, nil)
+		headSQL = headStandbyQuery
 	}
+	p.SendQueryParams(headSQL, [][]byte{[]byte(oid)}, []uint32{pgtype.OIDOID}, nil, nil)
 	p.SendQueryParams(q.statement.sql, q.statement.params, q.statement.types, nil, nil)
 	p.SendQueryParams("COMMIT", nil, nil, nil, nil)
 	if !s.server.standby {
@@ -117,6 +122,9 @@ func (l *Lister) receive(p *pgconn.Pipeline, s *session, q *pageQuery, epoch syn
 	row, err := oneRow(p)
 	if err != nil {
 		return nil, 0, err
+	}
+	if row[3] != strconv.Itoa(int(q.table.facts.Attributes)) {
+		return nil, 0, errShape
 	}
 	h, err := readHead(s, row, replayed, epoch)
 	if err != nil {

@@ -302,3 +302,30 @@ func TestListFailsAsAWhole(t *testing.T) {
 		t.Errorf("%d rows of an empty table", len(rows))
 	}
 }
+
+// A page has the columns that the table has in the page's own snapshot, also those that were added since the catalog was last
+// looked at: a list that a delta with a new column brings about must not take the column away again.
+func TestListHasColumnsThatWereJustAdded(t *testing.T) {
+	t.Parallel()
+	db := harness.Database(t)
+	db.Exec(`CREATE TABLE public.t (id int PRIMARY KEY, v text); INSERT INTO public.t VALUES (1, 'x')`)
+	l := run(t, NewWatch(configFor(t, db, "public.t"), new(Memory))).lister()
+	for i := range 5 {
+		db.Exec(fmt.Sprintf(`ALTER TABLE public.t ADD COLUMN c%d int DEFAULT %d`, i, i))
+		p, err := l.Get(t.Context(), syncd.GetRequest{Table: tableT, Keys: []syncd.Key{"1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := db.Text(`SELECT row_to_json(t)::text FROM public.t`)
+		if len(p.Rows) != 1 || string(p.Rows[0].JSON) != want {
+			t.Errorf("got %+v, want %s", p.Rows, want)
+		}
+		list, err := l.List(t.Context(), syncd.ListRequest{Table: tableT, Limit: 100 + i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Rows) != 1 || string(list.Rows[0].JSON) != want {
+			t.Errorf("listed %+v, want %s", list.Rows, want)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type tableFacts struct {
 	Files       string        `json:"files"`       // the files of the table and of its partitions
 	Security    bool          `json:"security"`    // row-level security hides rows from our role
 	Readable    bool          `json:"readable"`    // our role may use the schema and read the table
+	Attributes  int16         `json:"attributes"`  // pg_class.relnatts: it grows with each column that is added
 	RowBytes    float64       `json:"row_bytes"`   // what a row takes on disk, TOAST too; 0 unknown
 	Columns     []columnFacts `json:"columns"`
 	Indexes     []indexFacts  `json:"indexes"` // the unique ones
@@ -97,7 +98,7 @@ SELECT (SELECT to_jsonb(x) FROM (
       SELECT pg_catalog.string_agg(t.relid::oid::text || ':' || coalesce(pg_catalog.pg_relation_filenode(t.relid)::text, ''), ',' ORDER BY t.relid::oid)
         FROM pg_catalog.pg_partition_tree(c.oid) t)
       ELSE coalesce(pg_catalog.pg_relation_filenode(c.oid)::text, '') END AS files,
-    pg_catalog.row_security_active(c.oid) AS security,
+    c.relnatts AS attributes, pg_catalog.row_security_active(c.oid) AS security,
     pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AS readable,
     CASE WHEN c.reltuples > 0 THEN (c.relpages + coalesce((SELECT t.relpages FROM pg_catalog.pg_class t WHERE t.oid = c.reltoastrelid), 0))
       * pg_catalog.current_setting('block_size')::float8 / c.reltuples ELSE 0 END AS row_bytes,
