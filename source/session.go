@@ -129,6 +129,9 @@ func openReplication(ctx context.Context, conn string) (*pgconn.PgConn, server, 
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	c, err := pgconn.ConnectConfig(ctx, cfg)
+	if sqlState(err) == stateInsufficientPrivilege {
+		return nil, server{}, fmt.Errorf("%w: ALTER ROLE %s REPLICATION", connectError(err), syncd.QuoteIdent(cfg.User))
+	}
 	if err != nil {
 		return nil, server{}, connectError(err)
 	}
@@ -284,12 +287,13 @@ func sqlState(err error) string {
 
 // The SQLSTATEs that are told apart.
 const (
-	stateObjectInUse      = "55006"
-	stateUndefinedObject  = "42704"
-	stateDuplicateObject  = "42710"
-	stateUndefinedTable   = "42P01"
-	stateLockNotAvailable = "55P03"
-	stateDataException    = "22" // a class
+	stateObjectInUse           = "55006"
+	stateUndefinedObject       = "42704"
+	stateDuplicateObject       = "42710"
+	stateUndefinedTable        = "42P01"
+	stateLockNotAvailable      = "55P03"
+	stateInsufficientPrivilege = "42501"
+	stateDataException         = "22" // a class
 )
 
 // quoteLiteral quotes a text for use in a statement that can't have parameters.
