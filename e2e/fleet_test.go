@@ -53,9 +53,10 @@ type fleet struct {
 
 // tableConfig is a table as the configuration names it.
 type tableConfig struct {
-	table   syncd.Table
-	columns []string
-	where   string
+	table     syncd.Table
+	columns   []string
+	where     string
+	generated string // omit or fetch; empty: omit
 }
 
 // newFleet makes a fleet on the shared servers. Nothing of it runs.
@@ -145,6 +146,9 @@ func (f *fleet) configureSource(b *strings.Builder) {
 				panic(err) // no list of strings fails
 			}
 			fmt.Fprintf(b, "    columns: %s\n", names)
+		}
+		if t.generated != "" {
+			fmt.Fprintf(b, "    generated: %s\n", t.generated)
 		}
 		if t.where != "" {
 			fmt.Fprintf(b, "    where: %s\n", text(t.where))

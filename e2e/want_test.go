@@ -28,7 +28,8 @@ type facts struct {
 	Index                       bool     // there is the index that its identity asks for
 	Immediate                   bool     // and it is valid and not deferrable
 	Key                         []string
-	Columns                     []string // all stored, not generated ones
+	Columns                     []string // all but the generated ones
+	All                         []string // those too
 	Published                   []string // those that the publication names; null where it does not hold the table
 	Filter                      string
 }
@@ -43,6 +44,8 @@ const factsQuery = `SELECT pg_catalog.row_to_json(x) FROM (
 			JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.num ORDER BY k.n) AS key,
 		array(SELECT a.attname FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
 			AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum) AS columns,
+		array(SELECT a.attname FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+			AND NOT a.attisdropped ORDER BY a.attnum) AS all,
 		(SELECT p.attnames FROM pg_catalog.pg_publication_tables p WHERE p.pubname = $3 AND p.schemaname = $1 AND p.tablename = $2) AS published,
 		(SELECT p.rowfilter FROM pg_catalog.pg_publication_tables p WHERE p.pubname = $3 AND p.schemaname = $1 AND p.tablename = $2) AS filter
 	FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -188,6 +191,9 @@ func (o *oracle) refused(t tableConfig, f *facts, configured []tableConfig) stri
 // rows reads a table's published rows, each under its key. A partitioned table has its partitions', another its own alone.
 func (o *oracle) rows(ctx context.Context, t tableConfig, f *facts) (map[syncd.Key]string, error) {
 	columns := f.Columns
+	if t.generated == "fetch" {
+		columns = f.All
+	}
 	named := t.columns
 	where := t.where
 	if o.f.publication != "" {
