@@ -220,7 +220,7 @@ func (a *applier) lose(name syncd.Table, t *TableState, at syncd.LSN, why string
 // relists takes over the causes that the source has seen.
 func (a *applier) relists() {
 	for name, why := range a.marker.Relist {
-		if t := a.change.state.Tables[name]; t != nil {
+		if t := a.change.state.Tables[name]; t != nil && t.Info.Error == "" {
 			a.change.altered(t, a.marker.Through, why)
 		}
 	}

@@ -152,6 +152,11 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 			causes[t.Table] = why
 		}
 	}
+	for t := range old {
+		if next[t] == nil {
+			causes[t] = "it is synced no more"
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.order, r.looked, r.print = next, order, time.Now(), fingerprintOf(next)
@@ -329,8 +334,10 @@ func (r *roster) finish(ctx context.Context, s *session, n, old *rosterTable, re
 // at the first look. truncated says that the stream carried a TRUNCATE of it, which explains new files.
 func whyRelist(old, now *rosterTable, truncated bool) string {
 	switch {
-	case old == nil || now.shape == nil:
+	case old == nil || now.shape == nil && old.info.Error == now.info.Error:
 		return ""
+	case now.shape == nil:
+		return "it is refused" // consumers ask why, and give up its rows
 	case old.shape == nil:
 		return "it can be synced now"
 	case old.facts.OID != now.facts.OID:
