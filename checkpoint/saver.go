@@ -31,7 +31,7 @@ type Saver struct {
 	// Source gives what there is to save now; nil: nothing. A cache puts another store in its place when an epoch begins.
 	Source func() Source
 	// Interval is the time between two saves while entries change. Default 5 minutes: what a restarted process then has to
-	// read again of the stream is a matter of seconds. After a long save the pause is ten times as long as that took.
+	// read again of the stream is a matter of seconds. The first comes after a tenth of it. After a long save the pause is ten times as long as that took.
 	Interval time.Duration
 	// Idle is the time between two saves while nothing but the place in the stream moves. Default 1 hour; the stream has to
 	// reach back as far.
@@ -110,8 +110,8 @@ func (s *Saver) Step(ctx context.Context) (bool, error) {
 // interval; the error of the last one is returned.
 func (s *Saver) Run(ctx context.Context) error {
 	since := time.Now()
+	pause := s.interval() / 10 // what was just listed for the first time is not to be listed again
 	for {
-		pause := max(s.interval(), 10*s.took)
 		select {
 		case <-ctx.Done():
 			return s.last(ctx)
@@ -121,6 +121,7 @@ func (s *Saver) Run(ctx context.Context) error {
 			continue
 		}
 		done, err := s.Step(ctx)
+		pause = max(s.interval(), 10*s.took)
 		if err != nil && ctx.Err() == nil {
 			s.logger().Warn("the checkpoint was not saved; the one before stays", "error", err)
 		}

@@ -152,13 +152,13 @@ func TestRun(t *testing.T) {
 				after(time.Minute)
 			}
 			c.commit(1)
-			after(30 * time.Second) // not due yet
+			after(5 * time.Second) // not due yet
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustLoad(t, f, []byte(c.text()))
-		want := []attempt{{11 * time.Minute, 0, true}, {71 * time.Minute, 0, true}, {131 * time.Minute, 0, true}, {133*time.Minute + 30*time.Second, 0, true}}
+		want := []attempt{{606 * time.Second, 0, true}, {4206 * time.Second, 0, true}, {7806 * time.Second, 0, true}, {7985 * time.Second, 0, true}}
 		if fmt.Sprint(seen.all) != fmt.Sprint(want) {
 			t.Errorf("saved at\n%v, want\n%v", seen.all, want)
 		}
@@ -201,7 +201,7 @@ func TestRunWithoutRoom(t *testing.T) {
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("the last save's error is %v", err)
 		}
-		want := []attempt{{time.Minute, 0, false}, {2 * time.Minute, 0, false}, {3 * time.Minute, 0, true}, {3*time.Minute + time.Second, 0, false}}
+		want := []attempt{{6 * time.Second, 0, false}, {66 * time.Second, 0, false}, {126 * time.Second, 0, true}, {3*time.Minute + time.Second, 0, false}}
 		if fmt.Sprint(seen.all) != fmt.Sprint(want) {
 			t.Errorf("saved at\n%v, want\n%v", seen.all, want)
 		}
@@ -225,23 +225,29 @@ func TestRunSlow(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) && (err == nil || !strings.Contains(err.Error(), "not done within 2s")) {
 			t.Errorf("the last save: %v", err)
 		}
-		want := []attempt{{90 * time.Second, 30 * time.Second, true}, {7 * time.Minute, 30 * time.Second, true}, {12*time.Minute + 30*time.Second, 30 * time.Second, true}, {13*time.Minute + 30*time.Second, 30 * time.Second, false}}
+		want := []attempt{{36 * time.Second, 30 * time.Second, true}, {6*time.Minute + 6*time.Second, 30 * time.Second, true}, {11*time.Minute + 36*time.Second, 30 * time.Second, true}, {13*time.Minute + 30*time.Second, 30 * time.Second, false}}
 		if fmt.Sprint(seen.all) != fmt.Sprint(want) {
 			t.Errorf("saved at\n%v, want\n%v", seen.all, want)
 		}
 	})
 }
 
-// TestDefaults saves at the default interval.
+// TestDefaults saves at the default interval, and first after a tenth of it.
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c := newFile(t), &counter{}
 		c.commit(1)
 		err := run(t, &Saver{File: f, Source: func() Source { return c }}, func() {
-			after(5*time.Minute - 1)
+			after(30*time.Second - 1)
 			if got := names(t, f); len(got) != 0 {
 				t.Errorf("saved early: %q", got)
 			}
+			after(1)
+			mustLoad(t, f, []byte(c.text()))
+			before := c.text()
+			c.commit(1)
+			after(5*time.Minute - 1)
+			mustLoad(t, f, []byte(before))
 			after(1)
 			mustLoad(t, f, []byte(c.text()))
 			c.commit(0)

@@ -222,8 +222,8 @@ func (k *checker) owner(ctx context.Context, t *rosterTable, res *Result) error 
 	}
 	if !owns {
 		res.OK, res.Detail = false, fmt.Sprintf("role %s does not own %s, and so can't put it into the publication", k.s.server.user, t.config.Table)
-		res.Mend = fmt.Sprintf("as its owner: ALTER PUBLICATION %s ADD TABLE %s; or ALTER TABLE %s OWNER TO %s",
-			syncd.QuoteIdent(k.cfg.Publication), t.config.Table.SQL(), t.config.Table.SQL(), syncd.QuoteIdent(k.s.server.user))
+		add := (&keeper{publication: k.cfg.Publication}).addSQL(wanted{t.config, t.facts, t.verdict}, t.verdict.List)
+		res.Mend = fmt.Sprintf("GRANT to %s the role that owns the table; or as the owner of both, once the publication exists: %s", syncd.QuoteIdent(k.s.server.user), add)
 	}
 	return nil
 }

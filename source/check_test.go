@@ -81,7 +81,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 		"max_wal_senders":           "ALTER SYSTEM SET max_wal_senders",
 		"replication right":         `ALTER ROLE "plain" REPLICATION`,
 		"publication":               "GRANT CREATE ON DATABASE",
-		"table public.t":            `OWNER TO "plain"`,
+		"table public.t":            `ADD TABLE ONLY "public"."t"`,
 		"table public.hidden":       `GRANT SELECT ON "public"."hidden" TO "plain"`,
 		"table public.secured":      `ALTER ROLE "plain" BYPASSRLS`,
 		"synchronous_standby_names": "name the real standbys",

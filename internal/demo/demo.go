@@ -58,8 +58,11 @@ func (d Demo) Run(ctx context.Context) (err error) {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	server, err := pgserver.Start(ctx, pgserver.Options{Postgres: d.Postgres})
+	if err != nil && ctx.Err() != nil {
+		return nil // what was being started was ended with us
+	}
 	if err != nil {
-		return interrupted(ctx, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	fmt.Fprintf(d.Out, "Postgres %d: %s\n", server.Version()/10000, server.Origin())
