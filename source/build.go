@@ -109,7 +109,7 @@ func (b *builder) relate(ctx context.Context, m *Relation) error {
 		r.key = append(r.key, i)
 	}
 	b.relations[m.OID] = r
-	if known.verdict.fetched() {
+	if known.fetched() {
 		r.hash = known.shape.Hash()
 		return nil
 	}

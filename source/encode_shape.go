@@ -54,6 +54,7 @@ type Shape struct {
 	columns []Column
 	parts   []part
 	key     []int // places of the key columns, in key order
+	printed []int // places of the columns that the server has to print
 	hash    uint64
 }
 
@@ -66,10 +67,23 @@ type part struct {
 // NewShape makes the shape of a table; key names the key columns in key order. It fails where a key column is not among the
 // columns, and with a *ServerOnlyError where only the server could print a column as JSON.
 func NewShape(table syncd.Table, columns []Column, key []string) (*Shape, error) {
+	s, err := newPrintedShape(table, columns, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range s.printed {
+		return nil, fmt.Errorf("table %s, column %q: %w", table, columns[i].Name, &ServerOnlyError{columns[i].Type.NeedsServer()})
+	}
+	return s, nil
+}
+
+// newPrintedShape makes a shape whose rows the server helps to print: for each column that only the server can print, in
+// order, AppendRow takes a further value behind those of the columns, the JSON that the server prints.
+func newPrintedShape(table syncd.Table, columns []Column, key []string) (*Shape, error) {
 	s := &Shape{table: table, columns: slices.Clone(columns)}
-	for _, c := range columns {
-		if sub := c.Type.NeedsServer(); sub != nil {
-			return nil, fmt.Errorf("table %s, column %q: %w", table, c.Name, &ServerOnlyError{sub})
+	for i, c := range columns {
+		if c.Type.NeedsServer() != nil {
+			s.printed = append(s.printed, i)
 		}
 		s.parts = append(s.parts, part{appendKeyPrefix(nil, c.Name), c.Type.root()})
 	}
@@ -129,16 +143,24 @@ func (s *Shape) Info() syncd.TableInfo {
 }
 
 // AppendRow appends the row as row_to_json prints it. values has one value for each column. Unchanged ones are left out;
+// plainJSON is the type of what the server has printed.
+var plainJSON = &Type{OID: oidJSON, Schema: "pg_catalog", Name: "json", Category: JSON, Typmod: -1}
+
 // Absent names them. A value whose text does not fit its column's type is an error that wraps a *TextError, and then the
 // result is meaningless.
 func (s *Shape) AppendRow(dst []byte, values []Value) ([]byte, error) {
-	if len(values) != len(s.parts) {
+	if len(values) != len(s.parts)+len(s.printed) {
 		return dst, s.countError(values)
 	}
+	values, printed := values[:len(s.parts)], values[len(s.parts):]
 	dst = append(dst, '{')
 	first := true
 	for i := range values {
 		v, p := &values[i], &s.parts[i]
+		typ := p.typ
+		if len(printed) > 0 && s.printed[len(s.printed)-len(printed)] == i {
+			v, typ, printed = &printed[0], plainJSON, printed[1:]
+		}
 		if v.Kind == Unchanged {
 			continue
 		}
@@ -150,7 +172,7 @@ func (s *Shape) AppendRow(dst []byte, values []Value) ([]byte, error) {
 		switch v.Kind {
 		case Text:
 			var err error
-			if dst, err = p.typ.appendJSON(dst, v.Data, false); err != nil {
+			if dst, err = typ.appendJSON(dst, v.Data, false); err != nil {
 				return dst, fmt.Errorf("table %s, column %q: %w", s.table, s.columns[i].Name, err)
 			}
 		case Null:
@@ -166,7 +188,7 @@ func (s *Shape) AppendRow(dst []byte, values []Value) ([]byte, error) {
 // values has one value for each column; those beside the key don't matter, so that the old tuple of an update or a delete
 // will do.
 func (s *Shape) AppendKey(dst []byte, values []Value) ([]byte, error) {
-	if len(values) != len(s.parts) {
+	if len(values) != len(s.parts)+len(s.printed) {
 		return dst, s.countError(values)
 	}
 	for n, i := range s.key {

@@ -249,8 +249,11 @@ func refuseFilter(t TableConfig, f *tableFacts, key, reads []string) refusal {
 		"the filter of %s reads %s, which is outside the key, so that every UPDATE would fail", t.Table, strings.Join(outside, ", "))
 }
 
-// fetched says whether the stream lacks columns of the row, so that each changed row is read from the server.
-func (v *verdict) fetched() bool { return len(v.Publish) < len(v.Columns) }
+// fetched says whether the stream lacks columns of the row, or what the server makes of them, so that each changed row is
+// read from the server.
+func (t *rosterTable) fetched() bool {
+	return t.shape != nil && (len(t.verdict.Publish) < len(t.verdict.Columns) || len(t.shape.printed) > 0)
+}
 
 func sameSet(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)

@@ -240,7 +240,7 @@ func (t *rosterTable) print(mem *arena, values []Value) (syncd.Row, error) {
 // asExpected says whether the rows are of the table and the types that its shape was made of. Where a column has a domain,
 // the server names the type behind it.
 func (t *rosterTable) asExpected(fields []pgconn.FieldDescription) error {
-	if len(fields) != len(t.verdict.Columns) {
+	if len(fields) != len(t.verdict.Columns)+len(t.shape.printed) {
 		return errShape
 	}
 	for i, c := range t.verdict.Columns {

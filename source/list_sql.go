@@ -81,9 +81,14 @@ func (t *rosterTable) lockSQL() string {
 	return "LOCK TABLE " + t.source() + " IN ACCESS SHARE MODE"
 }
 
-// selectSQL selects the published columns of the published rows.
+// selectSQL selects the published columns of the published rows; and behind them once more, as the server prints them, those
+// that only the server can print.
 func (t *rosterTable) selectSQL() string {
-	sql := "SELECT " + quoteList(columnNames(t.verdict.Columns)) + " FROM " + t.source()
+	sql := "SELECT " + quoteList(columnNames(t.verdict.Columns))
+	for _, i := range t.shape.printed {
+		sql += fmt.Sprintf(", pg_catalog.to_json(%s) AS %s", syncd.QuoteIdent(t.verdict.Columns[i].Name), syncd.QuoteIdent(fmt.Sprintf("syncd json %d", i)))
+	}
+	sql += " FROM " + t.source()
 	if f := t.facts.Published; f != nil && f.Filter != "" {
 		return sql + " WHERE (" + f.Filter + ")"
 	}

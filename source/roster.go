@@ -321,7 +321,7 @@ func (r *roster) finish(ctx context.Context, s *session, n, old *rosterTable, re
 	if err != nil {
 		return fmt.Errorf("read the types of table %s: %w", n.config.Table, err)
 	}
-	if n.shape, err = NewShape(n.config.Table, cols, n.verdict.Key); err != nil {
+	if n.shape, err = newPrintedShape(n.config.Table, cols, n.verdict.Key); err != nil {
 		n.verdict = verdict{Refused: refuse("", "%v", err)}
 		n.info = syncd.TableInfo{Table: n.config.Table, Error: n.verdict.Refused.String()}
 		return nil
