@@ -55,6 +55,23 @@ var stories = []story{
 		},
 	},
 	{
+		name: "casts to json", tables: []string{"public.t"},
+		setup: `CREATE TYPE mood AS ENUM ('low', 'high'); CREATE TYPE pair AS (a int, m mood); CREATE TABLE t (id int PRIMARY KEY, m mood, p pair, many mood[]);
+			INSERT INTO t VALUES (1, 'low', (1, 'high'), '{low,high}'), (2, NULL, NULL, NULL);
+			CREATE FUNCTION mood_json(mood) RETURNS json LANGUAGE sql IMMUTABLE AS $$ SELECT json_build_object('mood', $1::text) $$`,
+		steps: []string{
+			`CREATE CAST (mood AS json) WITH FUNCTION mood_json(mood)`,
+			`UPDATE t SET m = 'high' WHERE id = 1; INSERT INTO t VALUES (3, 'low', (3, 'low'), '{low}'), (4, 'low', NULL, NULL)`,
+			`UPDATE t SET id = 30 WHERE id = 3; DELETE FROM t WHERE id = 4`,
+			`DROP CAST (mood AS json)`,
+			`UPDATE t SET m = 'low'`,
+			`CREATE CAST (pair AS json) WITH FUNCTION pg_catalog.row_to_json(record) AS ASSIGNMENT`,
+			`UPDATE t SET p = (9, 'low')`,
+			`CREATE EXTENSION hstore; ALTER TABLE t ADD COLUMN h hstore DEFAULT 'a=>1'`,
+			`UPDATE t SET h = h || 'b=>NULL' WHERE id = 1`,
+		},
+	},
+	{
 		name: "keys", tables: []string{"public.t"},
 		setup: `CREATE TABLE t (id int PRIMARY KEY, u text NOT NULL UNIQUE, v text);
 			INSERT INTO t SELECT i, 'u' || i, 'v' FROM generate_series(1, 12) i`,
