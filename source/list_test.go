@@ -329,3 +329,25 @@ func TestListHasColumnsThatWereJustAdded(t *testing.T) {
 		}
 	}
 }
+
+// A list that meets a table made anew looks at the catalog itself. That must not hide the change from the look that keeps the
+// publication: the table would stay out of it.
+func TestListHidesNothingFromThePublication(t *testing.T) {
+	t.Parallel()
+	db := harness.Database(t)
+	db.Exec(`CREATE TABLE public.t (id int PRIMARY KEY, v text)`)
+	cfg := configFor(t, db, "public.t")
+	l := run(t, NewWatch(cfg, new(Memory))).lister()
+	for range 3 {
+		db.Exec(`DROP TABLE public.t; CREATE TABLE public.t (id int PRIMARY KEY, v text); INSERT INTO public.t VALUES (1, 'x')`)
+		if err := l.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, "the publication holds the table", func() error {
+			if n := db.Text(`SELECT count(*) FROM pg_publication_tables WHERE tablename = 't'`); n != "1" {
+				return fmt.Errorf("it holds %s", n)
+			}
+			return nil
+		})
+	}
+}

@@ -20,8 +20,9 @@ type roster struct {
 
 	looking sync.Mutex // held for the length of a look
 	keep    keeper
-	refused map[syncd.Table]refusal // by the last Keep
-	retry   time.Time               // when to try a refused Keep again
+	kept    map[syncd.Table]*rosterTable // what the publication was last kept to
+	refused map[syncd.Table]refusal      // by the last Keep
+	retry   time.Time                    // when to try a refused Keep again
 
 	looks atomic.Uint64 // counts the looks
 
@@ -261,6 +262,7 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 			}
 		}
 	}
+	r.kept = next
 	for t, why := range r.refused {
 		if n := next[t]; n != nil && n.verdict.Refused.none() {
 			n.verdict = verdict{Refused: why}
@@ -269,14 +271,14 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 	return next, nil
 }
 
-// mustKeep says whether the publication has to be looked after: something changed since the last look, or a statement
-// failed a while ago.
+// mustKeep says whether the publication has to be looked after: something changed since it last was (a look that only looks
+// may have seen it before), or a statement failed a while ago.
 func (r *roster) mustKeep(next map[syncd.Table]*rosterTable) bool {
-	if len(r.refused) > 0 && time.Now().After(r.retry) || len(next) != len(r.state) {
+	if len(r.refused) > 0 && time.Now().After(r.retry) || len(next) != len(r.kept) {
 		return true
 	}
 	for t, n := range next {
-		o := r.state[t]
+		o := r.kept[t]
 		if o == nil || !sameFacts(o.facts, n.facts) || !reflect.DeepEqual(o.config, n.config) {
 			return true
 		}
