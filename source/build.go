@@ -52,8 +52,8 @@ type builder struct {
 	Tables *roster
 	// Types reads the types that a Relation names from the catalog.
 	Types func(ctx context.Context, rel []RelationColumn) ([]Column, error)
-	// Relist is told of a table whose changes could not be made deltas, and why.
-	Relist func(t syncd.Table, why string)
+	// Relist is told of a table whose changes could not be made deltas, why, and a position behind them.
+	Relist func(t syncd.Table, why string, at syncd.LSN)
 	// SpillBytes is how large an open transaction may grow in memory; 0 is 64 MiB.
 	SpillBytes int
 
@@ -100,7 +100,7 @@ func (b *builder) relate(ctx context.Context, m *Relation) error {
 	}
 	names := keyNames(m, known)
 	if len(names) == 0 {
-		b.Relist(t, "it was changed while it had no usable key")
+		b.Relist(t, "it was changed while it had no usable key", b.begin.Final+1)
 		return nil
 	}
 	r := &relation{table: t}

@@ -31,7 +31,7 @@ func testBuilder(t interface{ Fatal(...any) }, spillBytes int) *builder {
 		config: TableConfig{Table: tableT}, shape: shape, info: shape.Info(),
 		verdict: verdict{Key: []string{"k"}, Columns: facts, Publish: facts},
 	}
-	b := &builder{Epoch: 9, Tables: r, SpillBytes: spillBytes, Relist: func(syncd.Table, string) {}}
+	b := &builder{Epoch: 9, Tables: r, SpillBytes: spillBytes, Relist: func(syncd.Table, string, syncd.LSN) {}}
 	rel := Relation{OID: 1, Namespace: []byte("public"), Name: []byte("t"), Identity: 'd', Columns: []RelationColumn{
 		{Key: true, Name: []byte("k"), Type: 23, Typmod: -1}, {Name: []byte("a"), Type: 23, Typmod: -1}, {Name: []byte("x"), Type: 25, Typmod: -1}}}
 	if err := b.relate(context.Background(), &rel); err != nil {

@@ -37,15 +37,28 @@ func (t *term) mark(ctx context.Context, at syncd.LSN) (syncd.Position, error) {
 	}
 }
 
+// want has a marker sent at or past at as soon as can be.
+func (t *term) want(at syncd.LSN) {
+	if at > t.pump.marker().Through && at > t.pump.awaited() {
+		t.pump.await(at, make(chan syncd.Position, 1))
+		signal(t.move)
+	}
+}
+
 // insertEnd gives the end of the server's log.
 func (t *term) insertEnd(ctx context.Context) (syncd.LSN, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
+	return t.sql.insertEnd(ctx)
+}
+
+// insertEnd gives the end of the server's log.
+func (s *session) insertEnd(ctx context.Context) (syncd.LSN, error) {
 	var l syncd.LSN
-	if err := t.sql.QueryRow(ctx, "SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8").Scan(&l); err != nil {
+	if err := s.QueryRow(ctx, "SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8").Scan(&l); err != nil {
 		return 0, fmt.Errorf("read the end of the log: %w", err)
 	}
-	return t.server.pageStart(l), nil
+	return s.server.pageStart(l), nil
 }
 
 // serveMarks brings the server to where somebody waits for a marker. However many wait, it is moved and asked once.

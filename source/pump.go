@@ -80,12 +80,15 @@ func (p *pump) step(ctx context.Context) (bool, error) {
 	if b.spill != nil {
 		return p.large(ctx, b, through)
 	}
-	relist, seen := p.Tables.demanded()
+	relist, seen, whole := p.Tables.demanded(max(through, p.marker().Through))
 	if len(b.deltas) == 0 && len(relist) == 0 && !p.due(through) {
 		return false, nil
 	}
 	m := p.next(b, through, relist)
-	m.Counts, m.Catalog = p.count(b.deltas), seen.String()
+	m.Counts = p.count(b.deltas)
+	if whole {
+		m.Catalog = seen.String()
+	}
 	if err := p.publish(ctx, b.deltas, m); err != nil {
 		return false, err
 	}

@@ -33,13 +33,32 @@ type roster struct {
 	looked    time.Time
 	truncated map[syncd.Table]bool // the stream had a TRUNCATE since the last look
 	relists   map[syncd.Table]relist
+	again     map[syncd.Table]unsure
 	print     fingerprint // of state
+	moment    moment      // of the last look
 }
 
 // relist is a table that consumers have to list again, until a marker that says so has been acknowledged.
 type relist struct {
-	why  string
+	why string
+	// at is where the log ended when the cause was there: what the stream lacks lies before it. A marker tells of the cause
+	// once it has passed at, since a list that has seen all that the marker has passed ends the cause.
+	at   syncd.LSN
 	told syncd.LSN // Through of the marker that says so; 0 where none does yet
+}
+
+// unsure is a table that has to be listed once more when the transactions have ended that were open at the look which found
+// its cause: what they did before, they did to a table that was not in the publication then, and the first list may have
+// been made before they were committed.
+type unsure struct {
+	why  string
+	open *syncd.Snapshot
+}
+
+// moment is a place in the server's history: a snapshot, and where the log ended after it was taken.
+type moment struct {
+	snapshot *syncd.Snapshot
+	end      syncd.LSN
 }
 
 // rosterTable is one configured table as it was at the last look. It is never changed.
@@ -62,6 +81,7 @@ func newRoster(cfg Config) *roster {
 		state:     map[syncd.Table]*rosterTable{},
 		truncated: map[syncd.Table]bool{},
 		relists:   map[syncd.Table]relist{},
+		again:     map[syncd.Table]unsure{},
 	}
 }
 
@@ -137,6 +157,10 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 	if err != nil {
 		return err
 	}
+	now, err := s.moment(ctx)
+	if err != nil {
+		return err
+	}
 	causes := map[syncd.Table]string{}
 	order := make([]syncd.Table, len(tables))
 	for i, t := range tables {
@@ -161,35 +185,68 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.order, r.looked, r.print = next, order, time.Now(), fingerprintOf(next)
+	r.moment = now
 	r.looks.Add(1)
-	for t, why := range causes {
-		r.relists[t] = relist{why: why}
-	}
+	r.cause(causes)
 	return nil
 }
 
-// demand marks a table to be listed again.
-func (r *roster) demand(t syncd.Table, why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.relists[t] = relist{why: why}
-}
-
-// demanded gives the tables to be listed again that no marker has told of yet, and what was seen of all tables at the look
-// that found the last of them.
-func (r *roster) demanded() (map[syncd.Table]string, fingerprint) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	var m map[syncd.Table]string
-	for t, l := range r.relists {
-		if l.told == 0 {
-			if m == nil {
-				m = map[syncd.Table]string{}
-			}
-			m[t] = l.why
+// cause marks tables to be listed again, for the reasons that a look has found; and once more those of which that is due.
+// r.mu is held.
+func (r *roster) cause(causes map[syncd.Table]string) {
+	for t, u := range r.again {
+		if len(stillRunning(u.open, r.moment.snapshot)) == 0 {
+			delete(r.again, t)
+			r.relists[t] = relist{why: u.why, at: r.moment.end}
 		}
 	}
-	return m, r.print
+	for t, why := range causes {
+		r.relists[t] = relist{why: why, at: r.moment.end}
+		if len(r.moment.snapshot.Xip) > 0 {
+			r.again[t] = unsure{why, r.moment.snapshot}
+		}
+	}
+}
+
+// demand marks a table to be listed again, for a reason that lies before at.
+func (r *roster) demand(t syncd.Table, why string, at syncd.LSN) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.relists[t] = relist{why: why, at: at}
+}
+
+// held gives the position that a marker has to pass before it may tell of all that is demanded; 0 where nothing is.
+func (r *roster) held() (at syncd.LSN) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, l := range r.relists {
+		if l.told == 0 {
+			at = max(at, l.at)
+		}
+	}
+	return at
+}
+
+// demanded gives the tables to be listed again that no marker has told of yet and one at through may tell of. whole says
+// that these are all, so that a marker which tells of them can vouch for what was seen at the last look.
+func (r *roster) demanded(through syncd.LSN) (tables map[syncd.Table]string, seen fingerprint, whole bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	whole = len(r.again) == 0
+	for t, l := range r.relists {
+		if l.told != 0 {
+			continue
+		}
+		if l.at > through {
+			whole = false
+			continue
+		}
+		if tables == nil {
+			tables = map[syncd.Table]string{}
+		}
+		tables[t] = l.why
+	}
+	return tables, r.print, whole
 }
 
 // compare marks the tables to be listed again that are not as they were when the source looked at them whose last marker has
@@ -197,11 +254,13 @@ func (r *roster) demanded() (map[syncd.Table]string, fingerprint) {
 func (r *roster) compare(then string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	causes := map[syncd.Table]string{}
 	for t, now := range r.state {
 		if _, demanded := r.relists[t]; !demanded && now.shape != nil && r.print.differs(then, t) {
-			r.relists[t] = relist{why: "it may have changed while no source looked at it"}
+			causes[t] = "it may have changed while no source looked at it"
 		}
 	}
+	r.cause(causes)
 }
 
 // told says that the marker at through has told of tables.
@@ -212,8 +271,9 @@ func (r *roster) told(tables map[syncd.Table]string, through syncd.LSN) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for t, why := range tables {
-		if r.relists[t].why == why {
-			r.relists[t] = relist{why, through}
+		if l := r.relists[t]; l.why == why && l.at <= through {
+			l.told = through
+			r.relists[t] = l
 		}
 	}
 }
@@ -233,7 +293,7 @@ func (r *roster) untold() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for t, l := range r.relists {
-		r.relists[t] = relist{why: l.why}
+		r.relists[t] = relist{why: l.why, at: l.at}
 	}
 }
 

@@ -179,6 +179,16 @@ func stillRunning(first, now *syncd.Snapshot) []syncd.XID {
 	return open
 }
 
+// moment gives a snapshot, and where the log ends after it was taken.
+func (s *session) moment(ctx context.Context) (moment, error) {
+	snapshot, err := currentSnapshot(ctx, s)
+	if err != nil {
+		return moment{}, err
+	}
+	end, err := s.insertEnd(ctx)
+	return moment{snapshot, end}, err
+}
+
 func currentSnapshot(ctx context.Context, s *session) (*syncd.Snapshot, error) {
 	var text string
 	if err := s.QueryRow(ctx, "SELECT pg_catalog.pg_current_snapshot()::text").Scan(&text); err != nil {

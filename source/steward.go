@@ -64,6 +64,9 @@ func (w *Watch) stewardStep(ctx context.Context, s *session, g *guard) error {
 	if err := w.roster.look(ctx, s, c); err != nil {
 		return err
 	}
+	if t := w.current(); t != nil {
+		t.want(w.roster.held())
+	}
 	if err := w.guardSlot(ctx, s, g); err != nil {
 		return err
 	}

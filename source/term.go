@@ -201,7 +201,7 @@ func (w *Watch) newTerm(ctx context.Context, sql *session, repl *pgconn.PgConn, 
 	if p.Action == Resume {
 		w.roster.compare(after.Catalog)
 	} else {
-		_, seen := w.roster.demanded()
+		_, seen, _ := w.roster.demanded(0)
 		after.Catalog = seen.String()
 		m := after
 		if err := w.Publisher.Publish(ctx, &syncd.Flush{Marker: m}); err != nil {
