@@ -19,7 +19,7 @@ import (
 type cache struct {
 	f      *fleet
 	name   string
-	member *member // the process that keeps it
+	member *member // the process that keeps it; nil: it is not asked whether it lives
 	http   *http.Client
 }
 
@@ -51,8 +51,10 @@ func (e *answerError) Error() string {
 
 // ask makes a request and gives the body of its answer.
 func (c *cache) ask(method, path string) ([]byte, error) {
-	if err := c.member.alive(); err != nil {
-		return nil, err
+	if c.member != nil {
+		if err := c.member.alive(); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(c.f.t.Context(), patience)
 	defer cancel()

@@ -52,3 +52,27 @@ func TestPublicationIsNarrowed(t *testing.T) {
 		}
 	})
 }
+
+// TestTableJoinsAmidATransaction: what a transaction did to a table before the table was published is not on the stream, and
+// when the transaction is committed only after the table's first list, not in that either.
+func TestTableJoinsAmidATransaction(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.publication = "p"
+	f.db.Exec("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); INSERT INTO u VALUES (1); CREATE PUBLICATION p FOR TABLE t")
+	f.source()
+	s := f.sidecar()
+	f.converges(s)
+	open := f.db.Conn()
+	for _, sql := range []string{"BEGIN", "INSERT INTO u VALUES (2)"} {
+		if _, err := open.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.db.Exec("ALTER PUBLICATION p ADD TABLE u")
+	f.converges(s)
+	if _, err := open.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	f.converges(s)
+}

@@ -32,7 +32,9 @@ type sight struct {
 
 // watch begins to read. It ends with end, or with the test.
 func (c *cache) watch(t syncd.Table) *witness {
-	w := &witness{t: c.f.t, c: c, table: t, over: make(chan struct{}), keys: map[int64]sight{}}
+	reader := *c
+	reader.member = nil // the test may put another in its place meanwhile
+	w := &witness{t: c.f.t, c: &reader, table: t, over: make(chan struct{}), keys: map[int64]sight{}}
 	w.done.Go(w.run)
 	c.f.t.Cleanup(w.stop)
 	return w
