@@ -90,19 +90,20 @@ func TestSaveStopped(t *testing.T) {
 	f := newFile(t)
 	mustSave(t, f, noise(50))
 	stop := errors.New("the store is closed")
-	ctx, cancel := context.WithCancel(context.Background())
 	for name, c := range map[string]struct {
-		write func(io.Writer) error
+		write func(w io.Writer, cancel func()) error
 		is    error
 	}{
-		"by who writes": {func(w io.Writer) error { _, _ = w.Write(noise(2 * frameSize)); return stop }, stop},
-		"by the end of ctx": {func(w io.Writer) error {
+		"by who writes": {func(w io.Writer, _ func()) error { _, _ = w.Write(noise(2 * frameSize)); return stop }, stop},
+		"by the end of ctx": {func(w io.Writer, cancel func()) error {
 			cancel()
 			_, err := w.Write(noise(2 * frameSize))
 			return err
 		}, context.Canceled},
 	} {
-		if _, err := f.Save(ctx, c.write); !errors.Is(err, c.is) || !strings.Contains(err.Error(), f.Path) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		if _, err := f.Save(ctx, func(w io.Writer) error { return c.write(w, cancel) }); !errors.Is(err, c.is) || !strings.Contains(err.Error(), f.Path) {
 			t.Errorf("%s: %v", name, err)
 		}
 		mustLoad(t, f, noise(50))

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/internal/harness"
 )
 
 // patience is how long a wait may last before its test fails: long, since it says that something hangs or is wrong for
 // good, never that something is slow.
-const patience = time.Minute
+const patience = harness.HangGuard
 
 // eventually waits until holds gives nil, and fails the test with its last error when patience is over.
 func (f *fleet) eventually(what string, holds func() error) {
