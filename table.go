@@ -77,7 +77,11 @@ func ParseTable(s string) (Table, error) {
 		}
 		rest = rest[1:]
 	}
-	if len(parts) != 2 {
+	switch len(parts) {
+	case 2:
+	case 1:
+		return bad("the schema is missing")
+	default:
 		return bad(fmt.Sprintf("it has %d parts", len(parts)))
 	}
 	return Table{parts[0], parts[1]}, nil

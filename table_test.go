@@ -28,7 +28,7 @@ func TestParseTable(t *testing.T) {
 	}
 	for text, why := range map[string]string{
 		"":                 "empty",
-		"users":            "1 parts",
+		"users":            "schema is missing",
 		"a.b.c":            "3 parts",
 		".users":           "empty",
 		"public.":          "empty",

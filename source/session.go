@@ -163,13 +163,47 @@ func pin(cfg *pgconn.Config, primary bool) {
 	cfg.DialFunc = dialer.DialContext
 }
 
-// connectError explains what a pooler says to a startup packet like ours.
+// connectError says what stood in the way of a connection, and what mends it. It unwraps to err.
 func connectError(err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && strings.Contains(pg.Message, "unsupported startup parameter") {
-		return fmt.Errorf("connect: %w (%s)", errPooler, pg.Message)
+	if !errors.As(err, &pg) {
+		return &connectFailure{"connect to Postgres: " + attempts(withoutPassword(err)), err}
 	}
-	return fmt.Errorf("connect to Postgres: %w", withoutPassword(err))
+	text := "connect to Postgres: " + pg.Message
+	switch pg.Code {
+	case stateInvalidPassword, stateInvalidAuthorization:
+		text += "; mend the user or the password in the connection string, or pg_hba.conf on the server"
+	case stateInvalidCatalogName:
+		text += "; mend the database's name in the connection string"
+	default:
+		if strings.Contains(pg.Message, "unsupported startup parameter") {
+			return fmt.Errorf("connect: %w (%s)", errPooler, pg.Message)
+		}
+	}
+	return &connectFailure{text, err}
+}
+
+// connectFailure is an error of the driver in words of ours.
+type connectFailure struct {
+	text string
+	err  error
+}
+
+func (e *connectFailure) Error() string { return e.text }
+func (e *connectFailure) Unwrap() error { return e.err }
+
+// attempts puts what the driver says of each address on one line. It tries most twice, with and without TLS.
+func attempts(err error) string {
+	var said []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(said, line) {
+			said = append(said, line)
+		}
+	}
+	if len(said) < 2 {
+		return strings.Join(said, "")
+	}
+	return said[0] + " " + strings.Join(said[1:], "; ")
 }
 
 // withoutPassword keeps connection strings, which pgx quotes in its errors, out of ours.
@@ -293,6 +327,9 @@ const (
 	stateUndefinedTable        = "42P01"
 	stateLockNotAvailable      = "55P03"
 	stateInsufficientPrivilege = "42501"
+	stateInvalidPassword       = "28P01"
+	stateInvalidAuthorization  = "28000"
+	stateInvalidCatalogName    = "3D000"
 	stateDataException         = "22" // a class
 )
 

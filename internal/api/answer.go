@@ -231,11 +231,18 @@ func (m *minVersion) reached(ans *answer, t syncd.Table) error {
 	return &failure{status: http.StatusGatewayTimeout, passes: true, text: behind(t, ans.through, m.at)}
 }
 
+// implausible is more WAL than a cache that is alive can be behind: a minimal version that far ahead was made up.
+const implausible = 1 << 44
+
 func behind(t syncd.Table, have, want syncd.Position) string {
 	if have.Epoch != want.Epoch {
 		return fmt.Sprintf("%s is at %s, of an older epoch than %s, which this cache does not know yet", t, have, want)
 	}
-	return fmt.Sprintf("%s is at %s, %d bytes of WAL behind %s", t, have, want.LSN-have.LSN, want)
+	far := want.LSN - have.LSN
+	if far > implausible {
+		return fmt.Sprintf("%s is at %s, and %s is too far ahead to be a place that this server has written: take pg_current_wal_insert_lsn() or a Syncd-Version", t, have, want)
+	}
+	return fmt.Sprintf("%s is at %s, %d bytes of WAL behind %s", t, have, far, want)
 }
 
 // state gives the state of the cache as it is now, which stays as it is.

@@ -79,13 +79,13 @@ func TestContractExample(t *testing.T) {
 
 func TestEveryFormOfAValue(t *testing.T) {
 	t.Parallel()
-	const head = "name: a\nsource:\n  postgres: x\n  tables: [public.t]\n"
+	const head = "name: a\nsource:\n  postgres: host=x\n  tables: [public.t]\n"
 	for _, c := range []struct {
 		name, text string
 		get        func(*Config) any
 		want       any
 	}{
-		{"a number as a text", "name: 0123\nsource: {postgres: x, tables: [a.b]}", func(c *Config) any { return c.Name }, "0123"},
+		{"a number as a text", "name: 0123\nsource: {postgres: host=x, tables: [a.b]}", func(c *Config) any { return c.Name }, "0123"},
 		{"derived", head, func(c *Config) any { return c.Source.Slot + c.Source.Publication }, "syncd_asyncd_a"},
 		{"quoted name", head + "  slot: 'other'", func(c *Config) any { return c.Source.Slot }, "other"},
 		{"bool", head + "  manage: false", func(c *Config) any { return c.Source.Manage }, false},
@@ -93,14 +93,14 @@ func TestEveryFormOfAValue(t *testing.T) {
 		{"bytes as a number", head + "  max_slot_wal: 0", func(c *Config) any { return c.Source.MaxSlotWAL }, Bytes(0)},
 		{"empty section", head + "bus:\nsidecar:\n", func(c *Config) any { return c.Sidecar.Listen }, "127.0.0.1:7070"},
 		{"stale", head + "sidecar: {stale: serve}", func(c *Config) any { return c.Sidecar.Stale }, Stale{}},
-		{"an anchor", "name: &n a\nsource: {postgres: x, slot: *n, tables: [a.b]}", func(c *Config) any { return c.Source.Slot }, "a"},
-		{"literal block", "name: a\nsource:\n  postgres: x\n  tables:\n  - table: a.b\n    where: |-\n      id > 1\n", func(c *Config) any { return c.Source.Tables[0].Where }, "id > 1"},
-		{"a dollar", "name: a\nsource: {postgres: 'pa$$w$rd $${x}', tables: [a.b]}", func(c *Config) any { return c.Source.Postgres.Reveal() }, "pa$$w$rd ${x}"},
+		{"an anchor", "name: &n a\nsource: {postgres: host=x, slot: *n, tables: [a.b]}", func(c *Config) any { return c.Source.Slot }, "a"},
+		{"literal block", "name: a\nsource:\n  postgres: host=x\n  tables:\n  - table: a.b\n    where: |-\n      id > 1\n", func(c *Config) any { return c.Source.Tables[0].Where }, "id > 1"},
+		{"a dollar", "name: a\nsource: {postgres: 'password=pa$$w$rd user=$${x}', tables: [a.b]}", func(c *Config) any { return c.Source.Postgres.Reveal() }, "password=pa$$w$rd user=${x}"},
 		{"a variable in a number", head + "  list_rate: ${RATE}", func(c *Config) any { return c.Source.ListRate }, 7},
 		{"a default", head + "  list_rate: ${NONE:-8}", func(c *Config) any { return c.Source.ListRate }, 8},
 		{"a default for an empty variable", head + "  list_rate: ${EMPTY:-9}", func(c *Config) any { return c.Source.ListRate }, 9},
 		{"an empty variable", head + "metrics: {listen: '${EMPTY}'}", func(c *Config) any { return c.Metrics.Listen }, ""},
-		{"a variable is not expanded again", "name: a\nsource: {postgres: 'x${NEST}', tables: [a.b]}", func(c *Config) any { return c.Source.Postgres.Reveal() }, "x${RATE}"},
+		{"a variable is not expanded again", "name: a\nsource: {postgres: 'host=x${NEST}', tables: [a.b]}", func(c *Config) any { return c.Source.Postgres.Reveal() }, "host=x${RATE}"},
 	} {
 		got, err := load(c.text, env("RATE", "7", "EMPTY", "", "NEST", "${RATE}"), SourceRole|SidecarRole)
 		if err != nil {
@@ -177,15 +177,20 @@ func TestRolesNeedDifferentThings(t *testing.T) {
 		role Role
 		want string // "" : valid
 	}{
+		{"name: a\nbus: {url: 'nats://127.0.0.1'}\nsource: {postgres: 'mysql://x', tables: [a.b]}", SourceRole, "source.postgres: is not a connection string"},
+		{"name: a\nbus: {url: 'nats://127.0.0.1'}\nsource: {postgres: host=x, list_postgres: nonsense, tables: [a.b]}", SourceRole, "source.list_postgres: is not"},
+		{"name: a\nbus: {url: 'nats://127.0.0.1'}\nsource: {postgres: 'mysql://x', tables: [a.b]}", SidecarRole, ""},
+		{"name: a\nbus: {url: 'htp://127.0.0.1'}", SidecarRole, "bus.url: is not a URL"},
+		{"name: a\nbus: {url: 'tls://a:1, nats://127.0.0.1:4222'}", SidecarRole, ""},
 		{"name: a", SidecarRole, "bus.url"},
 		{"name: a\nbus: {url: 'nats://127.0.0.1'}", SidecarRole, ""},
 		{"name: a\nbus: {url: 'nats://127.0.0.1'}", 0, ""},
 		{"name: a\nbus: {url: 'nats://127.0.0.1'}", SourceRole, "source.tables"},
-		{"name: a\nbus: {url: 'nats://127.0.0.1'}\nsource: {postgres: x, publication: p, manage: false}", SourceRole, ""},
-		{"name: a\nsource: {postgres: x, tables: [a.b]}", SourceRole, "bus.embedded.listen"},
-		{"name: a\nsource: {postgres: x, tables: [a.b]}\nbus: {embedded: {listen: '127.0.0.1:4222'}}", SourceRole, ""},
-		{"name: a\nsource: {postgres: x, tables: [a.b]}", SourceRole | SidecarRole, ""},
-		{"name: a\nsource: {postgres: x, tables: [a.b]}", 0, ""},
+		{"name: a\nbus: {url: 'nats://127.0.0.1'}\nsource: {postgres: host=x, publication: p, manage: false}", SourceRole, ""},
+		{"name: a\nsource: {postgres: host=x, tables: [a.b]}", SourceRole, "bus.embedded.listen"},
+		{"name: a\nsource: {postgres: host=x, tables: [a.b]}\nbus: {embedded: {listen: '127.0.0.1:4222'}}", SourceRole, ""},
+		{"name: a\nsource: {postgres: host=x, tables: [a.b]}", SourceRole | SidecarRole, ""},
+		{"name: a\nsource: {postgres: host=x, tables: [a.b]}", 0, ""},
 	} {
 		_, err := load(c.text, nil, c.role)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -217,14 +222,14 @@ func TestListenElsewhereThanOnLoopback(t *testing.T) {
 
 func TestFlagBeatsEnvironmentBeatsFile(t *testing.T) {
 	t.Parallel()
-	const text = "name: a\nsource: {postgres: file, tables: [a.b], list_rate: 1, manage: true}\nsidecar: {resync: {interval: 1h}}"
-	e := env("SYNCD_SOURCE_POSTGRES", "env", "SYNCD_SOURCE_LIST_RATE", "2", "SYNCD_SIDECAR_RESYNC_INTERVAL", "2h", "SYNCD_SIDECAR_SINK", "memory")
+	const text = "name: a\nsource: {postgres: host=file, tables: [a.b], list_rate: 1, manage: true}\nsidecar: {resync: {interval: 1h}}"
+	e := env("SYNCD_SOURCE_POSTGRES", "host=env", "SYNCD_SOURCE_LIST_RATE", "2", "SYNCD_SIDECAR_RESYNC_INTERVAL", "2h", "SYNCD_SIDECAR_SINK", "memory")
 	c, err := load(text, e, 0, Flag{"--rate", "source.list_rate", "3"}, Flag{"--manage", "source.manage", "false"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(c.Source.Postgres.Reveal(), c.Source.ListRate, c.Source.Manage, c.Sidecar.Resync.Interval)
-	if got != "env3 false 2h0m0s" {
+	if got != "host=env3 false 2h0m0s" {
 		t.Errorf("got %s", got)
 	}
 	_, err = load(text, env("SYNCD_SOURCE_LIST_RATE", "many", "SYNCD_SIDECAR_SINK", "paper"), 0, Flag{"--x", "source.postgre", "3"}, Flag{"--jitter", "sidecar.resync.jitter", "2"})
@@ -258,8 +263,8 @@ func TestSecretFiles(t *testing.T) {
 		e      func(string) (string, bool)
 		want   string
 	}{
-		{file, env("SYNCD_SOURCE_POSTGRES", "direct"), "direct"},
-		{"postgres: direct", env("SYNCD_SOURCE_POSTGRES_FILE", dsn), "postgres://u:hush@db/x"},
+		{file, env("SYNCD_SOURCE_POSTGRES", "host=direct"), "host=direct"},
+		{"postgres: host=direct", env("SYNCD_SOURCE_POSTGRES_FILE", dsn), "postgres://u:hush@db/x"},
 	} {
 		got, err := load(text(c.source), c.e, 0)
 		if err != nil || got.Source.Postgres.Reveal() != c.want {
@@ -267,7 +272,7 @@ func TestSecretFiles(t *testing.T) {
 		}
 	}
 	for source, want := range map[string]string{
-		"postgres: x, " + file:                "the value and its file are both given",
+		"postgres: host=x, " + file:           "the value and its file are both given",
 		"postgres_file: /nonexistent/dsn":     "no such file",
 		"postgres_file: " + empty:             "is empty",
 		"postgres_file: " + filepath.Dir(dsn): "read the file: is a directory",
@@ -280,7 +285,7 @@ func TestSecretFiles(t *testing.T) {
 
 func TestLoadReadsTheFile(t *testing.T) {
 	t.Parallel()
-	path := write(t, "syncd.yaml", "name: a\nsource: {postgres: x, tables: [a.b]}\nnames: b\n")
+	path := write(t, "syncd.yaml", "name: a\nsource: {postgres: host=x, tables: [a.b]}\nnames: b\n")
 	_, err := Load(Sources{File: path}, 0)
 	if want := path + ` line 3, column 1: unknown key "names"; did you mean name?`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/syncd-io/syncd"
 )
 
@@ -125,6 +127,9 @@ func compare(v reflect.Value, text string) int {
 }
 
 func (k *checker) choice(key string, tag reflect.StructTag, v reflect.Value) {
+	if key == "source.slot" && k.c.Source.Slot == "syncd_"+k.c.Name {
+		return // made of the name: what is wrong with that is said there
+	}
 	if pattern, ok := tag.Lookup("pattern"); ok && v.String() != "" && !regexp.MustCompile(pattern).MatchString(v.String()) {
 		k.fault(key, "must be %s", tag.Get("says"))
 	}
@@ -152,12 +157,25 @@ func (k *checker) required() {
 		if k.c.Source.Postgres.IsZero() && k.c.Source.PostgresFile == "" {
 			k.fault("source.postgres", "is missing: give the connection string here, in source.postgres_file or in %s", Variable("source.postgres"))
 		}
+		k.dsn("source.postgres", k.c.Source.Postgres)
+		k.dsn("source.list_postgres", k.c.Source.ListPostgres)
 		if len(k.c.Source.Tables) == 0 && k.c.Source.Manage {
 			k.fault("source.tables", "is missing: name the tables to sync, such as [public.users]")
 		}
 	}
 	if k.c.Source.Publication != "" && (len(k.c.Source.Publication) > 63 || strings.ContainsRune(k.c.Source.Publication, 0)) {
 		k.fault("source.publication", "is longer than the 63 bytes that Postgres keeps of a name")
+	}
+}
+
+// dsn checks that a connection string is one. It says nothing of what is in it: that may be a secret.
+func (k *checker) dsn(key string, s Secret) {
+	if s.IsZero() {
+		return
+	}
+	if _, err := pgconn.ParseConfig(s.Reveal()); err != nil {
+		k.fault(key, "is not a connection string of Postgres: want a URL such as postgres://user@host:5432/database?sslmode=require, or keywords such as "+
+			"host=… dbname=…, and files it names (certificates, a service file) must be there")
 	}
 }
 
@@ -235,8 +253,8 @@ func (k *checker) bus() {
 	}
 	k.pair("bus.tls", b.TLS.Cert, b.TLS.Key)
 	if !b.URL.IsZero() {
-		if b.URL.String() == hidden {
-			k.fault("bus.url", "is not a URL such as nats://127.0.0.1:4222 (several are parted by commas)")
+		if !b.URL.natsURLs() {
+			k.fault("bus.url", "is not a URL such as nats://127.0.0.1:4222, tls://…, ws:// or wss://… (several are parted by commas)")
 		}
 		return
 	}

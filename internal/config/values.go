@@ -106,6 +106,22 @@ func (u ServerURL) String() string {
 	return strings.Join(parts, ",")
 }
 
+// natsURLs says whether each part is a URL that a NATS client takes.
+func (u ServerURL) natsURLs() bool {
+	for p := range strings.SplitSeq(u.Reveal(), ",") {
+		v, err := url.Parse(strings.TrimSpace(p))
+		if err != nil || v.Hostname() == "" {
+			return false
+		}
+		switch v.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // Format prints as String does, under every verb.
 func (u ServerURL) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, u.String()) }
 

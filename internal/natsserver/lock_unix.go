@@ -17,7 +17,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%s is in use by another process: %w", dir, err)
+		return nil, fmt.Errorf("%s is in use by another process (%w): stop that one, or name another directory in bus.embedded.dir", dir, err)
 	}
 	return f, nil
 }

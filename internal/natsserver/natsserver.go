@@ -8,6 +8,7 @@ package natsserver
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -56,17 +57,25 @@ func Start(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("embedded NATS: %w", err)
+		return nil, unusable(cfg.Dir, err)
 	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("embedded NATS: %w", err)
+		return nil, unusable(cfg.Dir, err)
 	}
 	s := &Server{cfg: cfg, lock: lock}
 	if err := s.Start(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return s, nil
+}
+
+// unusable says what mends a directory that can't be used.
+func unusable(dir string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("embedded NATS: %w: let the user that syncd runs as write to %s, or name another directory in bus.embedded.dir", err, dir)
+	}
+	return fmt.Errorf("embedded NATS: %w", err)
 }
 
 // Start runs the server again after Stop: on the same directory, and the same port where it had one.
