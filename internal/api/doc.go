@@ -13,5 +13,6 @@
 // An answer never claims more than it holds: while a key's row is unknown (a change whose row has to be fetched, or a
 // key that could not be decided) the key, and any page of its table, claims only what lies before that change.
 //
-// It keeps no copy of rows and no per-client state, and does not compress.
+// It keeps no copy of rows and no per-client state. Rows are sent in gzip or zstd where the client takes them and they are
+// worth it.
 package api

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
@@ -53,10 +52,17 @@ func readOf(r *http.Request, at route, known []string) (syncd.Table, readParams,
 // writeTagged writes a body under its entity tag, or 304 where the client has it.
 func writeTagged(w http.ResponseWriter, r *http.Request, etag string, body []byte) {
 	h := w.Header()
+	c := codingFor(r, len(body))
+	etag = c.tag(etag)
 	h["Etag"] = []string{etag}
 	h["Cache-Control"] = noCache
+	h["Vary"] = varyCoding
 	if matches(r.Header["If-None-Match"], etag) {
 		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if c != identity {
+		writeBody(w, r, c, len(body), func(b *bufio.Writer) { _, _ = b.Write(body) })
 		return
 	}
 	h["Content-Type"] = jsonType
@@ -139,8 +145,6 @@ func readPage(v sink.View, t syncd.Table, q *readParams) page {
 	return p
 }
 
-var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
-
 // write writes the page. Its entity tag is weak: it stands for the rows and not for the version they are said to be of,
 // which moves on with every marker.
 func (p *page) write(w http.ResponseWriter, r *http.Request, through syncd.Position) {
@@ -153,27 +157,34 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, through syncd.Posit
 	h := w.Header()
 	h["Etag"] = []string{"W/" + string(appendETag(nil, syncd.RowDigest(syncd.Key(p.next), nil)+p.digest))}
 	h["Cache-Control"] = noCache
+	h["Vary"] = varyCoding
 	if matches(r.Header["If-None-Match"], h["Etag"][0]) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	h["Content-Type"] = jsonType
-	size := len(head) + len(tail) + max(len(p.rows)-1, 0)
-	for _, row := range p.rows {
+	size := len(head) + len(tail) + rowsSize(p.rows)
+	writeBody(w, r, codingFor(r, size), size, func(b *bufio.Writer) {
+		_, _ = b.WriteString(head)
+		writeRows(b, p.rows)
+		_, _ = b.WriteString(tail)
+	})
+}
+
+// rowsSize is how many bytes writeRows writes.
+func rowsSize(rows [][]byte) int {
+	size := max(len(rows)-1, 0)
+	for _, row := range rows {
 		size += len(row)
 	}
-	h["Content-Length"] = []string{strconv.Itoa(size)}
-	b := writers.Get().(*bufio.Writer)
-	b.Reset(w)
-	_, _ = b.WriteString(head) // an error comes with each write until Flush, and is the client's going away
-	for i, row := range p.rows {
+	return size
+}
+
+// writeRows writes rows with commas between them.
+func writeRows(b *bufio.Writer, rows [][]byte) {
+	for i, row := range rows {
 		if i > 0 {
 			_ = b.WriteByte(',')
 		}
 		_, _ = b.Write(row)
 	}
-	_, _ = b.WriteString(tail)
-	_ = b.Flush()
-	b.Reset(nil)
-	writers.Put(b)
 }
