@@ -196,7 +196,7 @@ func (c *Cache) publish(g *generation) {
 }
 
 // change begins a change of the newest generation. The caller holds mu until it was committed or given up.
-func (c *Cache) change() *change { return newChange(c.current(), c.writes[:0]) }
+func (c *Cache) change() *change { return newChange(c.current().Store, c.writes[:0]) }
 
 // commit makes a change of the newest generation visible. The caller holds mu.
 func (c *Cache) commit(ch *change) error {

@@ -25,6 +25,9 @@ func (a *applier) table(name syncd.Table, deltas []syncd.Delta) error {
 	if tc == nil || tc.Info.Error != "" {
 		return nil
 	}
+	if err := a.change.prefetch(name, len(deltas), keysOf(deltas)); err != nil {
+		return err
+	}
 	a.tally = append(a.tally, tally{table: name})
 	ta := &tableApplier{tableChange: tc, flush: a, tally: &a.tally[len(a.tally)-1], moves: moves(deltas)}
 	for i := range deltas {

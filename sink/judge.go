@@ -37,6 +37,10 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 	}
 	ch := c.change()
 	j := judge{tableChange: ch.table(p.Table, c.pending(len(p.Rows))), cache: c, snap: p.Snapshot, dry: how.Dry}
+	gone := absent(p)
+	if err := ch.prefetch(p.Table, len(p.Rows)+len(gone), keysOn(p, gone)); err != nil {
+		return nil, fmt.Errorf("judge a page: %w", err)
+	}
 	for i := range p.Rows {
 		if len(p.Rows[i].JSON) == 0 {
 			return nil, fmt.Errorf("page of %s: row %s is empty: %w", p.Table, p.Rows[i].Key, ErrDiscard)
@@ -45,7 +49,7 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 			return nil, fmt.Errorf("judge %s/%s: %w", p.Table, p.Rows[i].Key, err)
 		}
 	}
-	for _, k := range absent(p) {
+	for _, k := range gone {
 		if err := j.judge(k, nil); err != nil {
 			return nil, fmt.Errorf("judge the absence of %s/%s: %w", p.Table, k, err)
 		}

@@ -151,5 +151,8 @@ type View interface {
 	Get(t syncd.Table, k syncd.Key) (Entry, bool)
 	// Rows calls fn for each entry that holds a row, in the order of Store.Walk, until fn gives false.
 	Rows(t syncd.Table, from uint64, fn func(syncd.Key, Entry) bool)
+	// Err gives what kept Get or Rows from reading, where the store is not in this process's memory: what they gave then is
+	// no answer. nil: everything was read.
+	Err() error
 	Close()
 }

@@ -120,6 +120,8 @@ func (v *fakeView) Rows(t syncd.Table, from uint64, fn func(syncd.Key, sink.Entr
 	}
 }
 
+func (v *fakeView) Err() error { return nil }
+
 func (v *fakeView) Close() {
 	v.cache.mu.Lock()
 	defer v.cache.mu.Unlock()

@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink/codec"
 )
 
 // The form of a stored store, which WriteTo writes and ReadFrom reads:
 //
 //	magic, format     16 bytes, uvarint
-//	state             a section: uvarint length, bytes (encoder.state)
+//	state             a section: uvarint length, bytes (codec.Encoder.State)
 //	tables            uvarint, how many follow, by schema and name
 //	each table:
 //	    name          a section: the table, the number of its origins, the origins
@@ -35,11 +36,11 @@ func (s *Store) WriteTo(w io.Writer) (int64, error) {
 	}
 	f := &fileWriter{w: w}
 	f.write(binary.AppendUvarint([]byte(fileMagic), fileFormat))
-	f.enc.state(r.state)
+	f.enc.State(r.state)
 	f.section()
-	f.enc.uint(uint64(len(r.numbers)))
+	f.enc.Uint(uint64(len(r.numbers)))
 	f.plain()
-	for _, t := range slices.SortedFunc(maps.Keys(r.numbers), compareTables) {
+	for _, t := range slices.SortedFunc(maps.Keys(r.numbers), codec.CompareTables) {
 		f.table(t, r.table(t))
 	}
 	if f.err != nil {
@@ -53,7 +54,7 @@ type fileWriter struct {
 	w   io.Writer
 	n   int64
 	err error
-	enc encoder
+	enc codec.Encoder
 }
 
 func (f *fileWriter) write(b []byte) {
@@ -67,42 +68,42 @@ func (f *fileWriter) write(b []byte) {
 
 // plain writes what was encoded; section writes its length before it.
 func (f *fileWriter) plain() {
-	f.write(f.enc.b)
-	f.enc.b = f.enc.b[:0]
+	f.write(f.enc.B)
+	f.enc.B = f.enc.B[:0]
 }
 
 func (f *fileWriter) section() {
-	f.write(binary.AppendUvarint(nil, uint64(len(f.enc.b))))
+	f.write(binary.AppendUvarint(nil, uint64(len(f.enc.B))))
 	f.plain()
 }
 
 func (f *fileWriter) table(name syncd.Table, t *table) {
-	f.enc.table(name)
-	f.enc.uint(uint64(t.origins.n))
+	f.enc.Table(name)
+	f.enc.Uint(uint64(t.origins.n))
 	for i := range t.origins.n {
 		o := t.origins.at(i)
-		f.enc.bool(o.used)
-		f.enc.uint(uint64(o.epoch))
-		f.enc.snapshot(o.snap)
+		f.enc.Bool(o.used)
+		f.enc.Uint(uint64(o.epoch))
+		f.enc.Snapshot(o.snap)
 	}
 	f.section()
 	t.walk(0, func(r *record) bool {
-		if n := len(f.enc.b); n > 0 && n+r.size > maxBlock {
+		if n := len(f.enc.B); n > 0 && n+r.size > maxBlock {
 			f.section()
 		}
 		e := t.entry(r)
-		f.enc.b = appendRecord(f.enc.b, keyOf(r.key), &e, r.origin)
-		for len(f.enc.b)%unit != 0 {
-			f.enc.b = append(f.enc.b, 0)
+		f.enc.B = appendRecord(f.enc.B, keyOf(r.key), &e, r.origin)
+		for len(f.enc.B)%unit != 0 {
+			f.enc.B = append(f.enc.B, 0)
 		}
 		return f.err == nil
 	})
-	if len(f.enc.b) > 0 {
+	if len(f.enc.B) > 0 {
 		f.section()
 	}
-	f.enc.uint(0)
+	f.enc.Uint(0)
 	f.plain()
-	f.enc.uint(uint64(t.entries))
-	f.enc.uint(uint64(t.rows))
+	f.enc.Uint(uint64(t.entries))
+	f.enc.Uint(uint64(t.rows))
 	f.section()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
+	"github.com/syncd-io/syncd/sink/codec"
 )
 
 func stored(t testing.TB, s *Store) []byte {
@@ -55,7 +56,7 @@ func TestReadFromBroken(t *testing.T) {
 	good := stored(t, sample(t))
 	for i := range good {
 		s := New(Options{})
-		if n, err := s.ReadFrom(bytes.NewReader(good[:i])); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errShort) {
+		if n, err := s.ReadFrom(bytes.NewReader(good[:i])); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, codec.ErrShort) {
 			t.Fatalf("the first %d of %d bytes: %d read, %v", i, len(good), n, err)
 		}
 		if len(s.State().Tables) > 0 || s.MemoryUsed() > 0 {
@@ -154,13 +155,13 @@ func TestLoadedStoreGoesOn(t *testing.T) {
 
 // TestLengthsAreNotBelieved reads a file that announces more than it holds; it must not take memory for it.
 func TestLengthsAreNotBelieved(t *testing.T) {
-	var e encoder
-	e.b = append(e.b, fileMagic...)
-	e.uint(fileFormat)
-	e.uint(1 << 60)
-	e.b = append(e.b, make([]byte, 3*maxBlock)...)
+	var e codec.Encoder
+	e.B = append(e.B, fileMagic...)
+	e.Uint(fileFormat)
+	e.Uint(1 << 60)
+	e.B = append(e.B, make([]byte, 3*maxBlock)...)
 	allocated := testing.AllocsPerRun(1, func() {
-		if _, err := New(Options{}).ReadFrom(bytes.NewReader(e.b)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := New(Options{}).ReadFrom(bytes.NewReader(e.B)); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatal(err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink/codec"
 )
 
 // ReadFrom fills the store with what WriteTo wrote, in place of what it held. It reads r to its end. After an error the
@@ -46,7 +47,7 @@ func (f *fileReader) read() error {
 	if err != nil {
 		return err
 	}
-	state := d.state()
+	state := d.State()
 	if err := f.end(d, "the state"); err != nil {
 		return err
 	}
@@ -89,12 +90,12 @@ func (f *fileReader) table() error {
 	if err != nil {
 		return err
 	}
-	name := d.table()
+	name := d.Table()
 	where := "table " + name.String()
 	w := newWriter(f.into.hash)
 	var origins []origin
-	for range d.count() {
-		origins = append(origins, origin{used: d.bool(), epoch: syncd.Epoch(d.uint()), snap: d.snapshot()})
+	for range d.Count() {
+		origins = append(origins, origin{used: d.Bool(), epoch: syncd.Epoch(d.Uint()), snap: d.Snapshot()})
 	}
 	if err := f.end(d, where); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (f *fileReader) totals(w *writer, where string) error {
 	if err != nil {
 		return err
 	}
-	entries, rows := d.uint(), d.uint()
+	entries, rows := d.Uint(), d.Uint()
 	if err := f.end(d, where); err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (f *fileReader) admit(w *writer, size int) error {
 }
 
 // section reads a length and as many bytes.
-func (f *fileReader) section(what string) (*decoder, error) {
+func (f *fileReader) section(what string) (*codec.Decoder, error) {
 	n, err := f.uint()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -173,17 +174,17 @@ func (f *fileReader) section(what string) (*decoder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return &decoder{b: b, snaps: f.snaps}, nil
+	return &codec.Decoder{B: b, Snaps: f.snaps}, nil
 }
 
 // end checks that a section was read to its end without a mistake.
-func (f *fileReader) end(d *decoder, what string) error {
-	f.snaps = d.snaps
+func (f *fileReader) end(d *codec.Decoder, what string) error {
+	f.snaps = d.Snaps
 	switch {
-	case d.err != nil:
-		return fmt.Errorf("%s: %w", what, d.err)
-	case len(d.b) > 0:
-		return fmt.Errorf("%s: %d bytes too many", what, len(d.b))
+	case d.Err != nil:
+		return fmt.Errorf("%s: %w", what, d.Err)
+	case len(d.B) > 0:
+		return fmt.Errorf("%s: %d bytes too many", what, len(d.B))
 	}
 	return nil
 }

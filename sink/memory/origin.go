@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink/codec"
 )
 
 // origin is where entries came from: the epoch, and the snapshot of the page that set them, if one did.
@@ -123,12 +124,12 @@ func (w *writer) nameOrigin(key string, no uint32, o origin) {
 
 // encode gives a text that only equal origins share.
 func (o origin) encode() string {
-	var e encoder
-	e.uint(uint64(o.epoch))
+	var e codec.Encoder
+	e.Uint(uint64(o.epoch))
 	if o.snap != nil {
-		e.snapshotContent(o.snap)
+		e.SnapshotContent(o.snap)
 	}
-	return string(e.b)
+	return string(e.B)
 }
 
 // size is about how many bytes the origin takes, with its place in numbers.

@@ -140,5 +140,8 @@ func (r *root) Rows(t syncd.Table, from uint64, fn func(syncd.Key, sink.Entry) b
 	})
 }
 
+// Err implements sink.View. Memory is always there to be read.
+func (r *root) Err() error { return nil }
+
 // Close implements sink.View. There is nothing to give back.
 func (r *root) Close() {}

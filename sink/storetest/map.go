@@ -152,4 +152,6 @@ func (v view) Rows(t syncd.Table, from uint64, fn func(syncd.Key, sink.Entry) bo
 	v.walk(t, from, func(k syncd.Key, e sink.Entry) bool { return e.Row == nil || fn(k, e) })
 }
 
+func (v view) Err() error { return nil }
+
 func (v view) Close() {}

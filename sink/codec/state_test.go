@@ -1,4 +1,4 @@
-package memory
+package codec
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // fillValue sets every field that v leads to, to something that is not zero and nowhere else.
-func fillValue(t *testing.T, v reflect.Value, n *uint64) {
+func fillValue(t testing.TB, v reflect.Value, n *uint64) {
 	*n++
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Unix(int64(*n), int64(*n)).UTC()))
@@ -67,22 +67,40 @@ func TestStateRoundTrip(t *testing.T) {
 			Tables: map[syncd.Table]*sink.TableState{{Schema: "a.b", Name: ""}: {}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var e encoder
-			e.state(want)
-			d := decoder{b: e.b}
-			got := d.state()
-			if d.err != nil || len(d.b) > 0 {
-				t.Fatalf("%v, %d bytes left", d.err, len(d.b))
+			var e Encoder
+			e.State(want)
+			d := Decoder{B: e.B}
+			got := d.State()
+			if d.Err != nil || len(d.B) > 0 {
+				t.Fatalf("%v, %d bytes left", d.Err, len(d.B))
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("got  %+v\nwant %+v", got, want)
 			}
-			for i := range e.b {
-				d := decoder{b: e.b[:i]}
-				if d.state(); d.err == nil {
-					t.Fatalf("the first %d of %d bytes are read without a complaint", i, len(e.b))
+			for i := range e.B {
+				d := Decoder{B: e.B[:i]}
+				if d.State(); d.Err == nil {
+					t.Fatalf("the first %d of %d bytes are read without a complaint", i, len(e.B))
 				}
 			}
 		})
 	}
+}
+
+func FuzzParseState(f *testing.F) {
+	full := new(sink.State)
+	var n uint64
+	fillValue(f, reflect.ValueOf(full).Elem(), &n)
+	f.Add(AppendState(nil, full))
+	f.Add(AppendState(nil, &sink.State{}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ParseState(b)
+		if err != nil {
+			return
+		}
+		again, err := ParseState(AppendState(nil, s))
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Fatalf("what was read and written reads as another: %v", err)
+		}
+	})
 }
