@@ -14,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/syncd-io/syncd"
 )
 
 // maxFile bounds a configuration file.
@@ -268,7 +270,7 @@ func keyName(k ast.MapKeyNode) string {
 func (b *binder) unknown(path string, k ast.MapKeyNode, known []string) {
 	name := keyName(k)
 	say := fmt.Sprintf("unknown key %.60q; ", name)
-	if near := nearest(name, known); near != "" {
+	if near := syncd.Nearest(name, known); near != "" {
 		b.meant[join(path, near)] = true
 		b.complain(path, k, say+fmt.Sprintf("did you mean %s?", near))
 		return

@@ -370,24 +370,6 @@ func TestParseBytes(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	known := []string{"postgres", "postgres_file", "slot", "tables", "manage"}
-	for in, want := range map[string]string{"postgress": "postgres", "Postgres": "postgres", "table": "tables", "mangae": "manage", "slto": "slot", "zzz": "", "x": "", "": ""} {
-		if got := nearest(in, known); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance %q %q: %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	a, b := Default(), Default()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"reflect"
 	"strings"
+
+	"github.com/syncd-io/syncd"
 )
 
 // envPrefix begins the environment variables that set keys: SYNCD_SOURCE_POSTGRES sets source.postgres.
@@ -118,7 +120,7 @@ func (b *binder) set(key, text string, o origin) {
 		return
 	}
 	say := "is no key of a single value"
-	if near := nearest(key, Keys()); near != "" {
+	if near := syncd.Nearest(key, Keys()); near != "" {
 		say += "; did you mean " + near + "?"
 	}
 	b.problems = append(b.problems, Problem{Key: key, Message: say, origin: o})

@@ -141,7 +141,7 @@ func (k *checker) choice(key string, tag reflect.StructTag, v reflect.Value) {
 			}
 		}
 		say := ""
-		if near := nearest(v.String(), all); near != "" {
+		if near := syncd.Nearest(v.String(), all); near != "" {
 			say = "; did you mean " + near + "?"
 		}
 		k.fault(key, "must be one of %s%s", strings.Join(all, ", "), say)
