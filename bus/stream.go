@@ -16,6 +16,8 @@ import (
 type StreamObserver interface {
 	// Resubscribed is called when a subscription has to make its consumer anew, with why.
 	Resubscribed(err error)
+	// Behind is called with each message: how many more the stream has by now.
+	Behind(messages uint64)
 }
 
 // Stream reads a sync's stream.

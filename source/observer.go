@@ -14,8 +14,9 @@ type Observer interface {
 	Published(d time.Duration)
 	// Slot says how many bytes of log the slot holds back, and how far its confirmed position is behind the server's.
 	Slot(retained, lag uint64)
-	// Listed counts a page that was read for a list.
-	Listed(t syncd.Table)
+	// Listed counts a page that was read for a list or a digest: its rows, and the bytes of JSON it sends, which a digest
+	// does not.
+	Listed(t syncd.Table, rows, bytes int)
 	// Leader says whether this source is the one that publishes.
 	Leader(is bool)
 	// Reconnected counts a connection to Postgres or an attempt to publish that had to be made anew.
@@ -35,7 +36,7 @@ func (Unobserved) Published(time.Duration) {}
 func (Unobserved) Slot(uint64, uint64) {}
 
 // Listed does nothing.
-func (Unobserved) Listed(syncd.Table) {}
+func (Unobserved) Listed(syncd.Table, int, int) {}
 
 // Leader does nothing.
 func (Unobserved) Leader(bool) {}

@@ -65,7 +65,7 @@ func (d *daemonCommand) run(cmd *cobra.Command) error {
 	defer stop()
 	log.Info("starts", "program", buildInfo().String(), "name", cfg.Name)
 	err = daemon.Run(ctx, daemon.Options{
-		Config: cfg, Roles: d.roles, Recreate: d.recreate, Program: buildInfo().Version, Log: log, Level: level,
+		Config: cfg, Roles: d.roles, Recreate: d.recreate, Program: buildInfo().Version, Commit: buildInfo().Commit, Log: log, Level: level,
 		Reload: func() (*config.Config, error) { return d.load(d.roles) },
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/bus"
 	"github.com/syncd-io/syncd/internal/sidecar"
+	"github.com/syncd-io/syncd/metrics"
 	"github.com/syncd-io/syncd/sink"
 )
 
@@ -74,6 +75,14 @@ func (l *link) state() string {
 		return "connected"
 	}
 	return "away"
+}
+
+// metrics says how the connection to NATS is.
+func (l *link) metrics() metrics.BusState {
+	if e := l.ends.Load(); e != nil {
+		return busState(e.conn)
+	}
+	return busState(nil)
 }
 
 func (l *link) wait(ctx context.Context) (*ends, error) {

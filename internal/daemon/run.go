@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/syncd-io/syncd/internal/config"
 	"github.com/syncd-io/syncd/internal/natsserver"
+	"github.com/syncd-io/syncd/metrics"
 )
 
 // Options say what a process runs.
@@ -24,8 +24,8 @@ type Options struct {
 	Roles config.Role
 	// Recreate lets the source make a stream anew that was deleted.
 	Recreate bool
-	// Program names the program and its version to people.
-	Program string
+	// Program names the program's version to people, Commit what it was built from.
+	Program, Commit string
 	// Reload reads the configuration again, at each SIGHUP; nil: never.
 	Reload func() (*config.Config, error)
 	// Log takes what happens; Level, where it is set, is the level of it.
@@ -52,10 +52,11 @@ type process struct {
 // Run runs the stages of a configuration until ctx ends, and then gives nil, or until one of them can't go on. Everything
 // it started has ended when it returns.
 func Run(ctx context.Context, o Options) (err error) {
-	p := &process{Options: o, registry: newRegistry(o.Program), started: time.Now(), apply: map[string]func(*config.Config) error{}}
+	p := &process{Options: o, registry: prometheus.NewRegistry(), started: time.Now(), apply: map[string]func(*config.Config) error{}}
 	if o.Level != nil {
 		p.apply["log.level"] = func(c *config.Config) error { setLevel(o.Level, c.Log); return nil }
 	}
+	metrics.NewProcess(p.registry, metrics.Build{Version: o.Program, Commit: o.Commit})
 	defer tuneMemory(o.Roles)()
 	if o.Config.Bus.URL.IsZero() {
 		if p.embedded, err = natsserver.Start(embeddedConfig(o.Config, o.Log.With("stage", "nats"))); err != nil {
@@ -115,14 +116,4 @@ func (p *process) reload(ctx context.Context) error {
 	defer signal.Stop(signals)
 	r := &reloader{started: p.Config, now: p.Config, read: p.Reload, apply: p.apply, log: p.Log}
 	return r.run(ctx, signals)
-}
-
-// newRegistry makes the process's metrics, with those of the Go runtime and of the process.
-func newRegistry(program string) *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "syncd_build_info", Help: "Always 1; the label says what runs.", ConstLabels: prometheus.Labels{"version": program}})
-	info.Set(1)
-	r.MustRegister(info)
-	return r
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/syncd-io/syncd/internal/config"
 	"github.com/syncd-io/syncd/internal/explain"
 	"github.com/syncd-io/syncd/internal/sidecar"
+	"github.com/syncd-io/syncd/metrics"
 	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
 	"github.com/syncd-io/syncd/sink/memory"
@@ -52,6 +53,7 @@ func (p *process) openSidecar() (part, error) {
 	}
 	p.closers = append(p.closers, s.sidecar)
 	s.link.observer = s.sidecar
+	metrics.NewBus(p.registry, "sidecar", s.link.metrics)
 	if err := s.openAPI(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
@@ -41,6 +42,8 @@ func (p *process) openSource() (part, error) {
 	s.publisher = &bus.Publisher{Name: p.Config.Name, Limits: limits(p.Config), Log: s.bus.Log, Observer: s.metrics}
 	s.watch = source.NewWatch(s.config, s.publisher)
 	s.watch.Recreate = p.Recreate
+	metrics.NewBus(p.registry, "source", func() metrics.BusState { return busState(s.conn.Load()) })
+	metrics.NewSourceState(p.registry, s.state)
 	p.apply["source.tables"] = s.setTables
 	p.readies = append(p.readies, s.ready)
 	return s.run, nil
@@ -57,7 +60,7 @@ func (s *sourcePart) run(ctx context.Context) error {
 	s.publisher.Conn = conn
 	lister := source.NewLister(s.watch)
 	defer lister.Close()
-	service := &bus.Service{Conn: conn, Name: s.Config.Name, Lister: lister, Marks: s.watch, Version: s.Program, Log: s.bus.Log}
+	service := &bus.Service{Conn: conn, Name: s.Config.Name, Lister: lister, Marks: s.watch, Version: s.Program, Log: s.bus.Log, Observer: s.metrics}
 	g, all := errgroup.WithContext(ctx)
 	for _, run := range []part{s.publisher.Run, s.watch.Run, service.Run} {
 		g.Go(func() error { return run(all) })
@@ -75,6 +78,20 @@ func (s *sourcePart) setTables(c *config.Config) error {
 	}
 	s.watch.SetTables(next.Tables)
 	return nil
+}
+
+// state is what metrics ask for.
+func (s *sourcePart) state() metrics.SourceState {
+	m, _ := s.watch.Last()
+	return metrics.SourceState{Now: time.Now(), Sent: m.Sent, Epoch: m.Epoch, Tables: s.watch.Tables()}
+}
+
+// busState says how a connection to NATS is; nil: there never was one.
+func busState(conn *nats.Conn) metrics.BusState {
+	if conn == nil {
+		return metrics.BusState{}
+	}
+	return metrics.BusState{Connected: conn.IsConnected(), Reconnects: conn.Stats().Reconnects}
 }
 
 // ready says whether the source follows Postgres, or stands by for one that does.

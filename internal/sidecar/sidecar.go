@@ -161,6 +161,9 @@ func (s *Sidecar) SetTables(ctx context.Context, tables []syncd.Table) error {
 // Resubscribed counts that the stream's consumer had to be made anew, as bus.StreamObserver says.
 func (s *Sidecar) Resubscribed(err error) { s.metrics.Resubscribed(err) }
 
+// Behind says how much of the stream is still to be read, as bus.StreamObserver says.
+func (s *Sidecar) Behind(messages uint64) { s.metrics.Behind(messages) }
+
 // Running says how far the comparisons are that are under way, by table.
 func (s *Sidecar) Running() []resync.Progress {
 	all := s.runner.Running()
@@ -191,13 +194,13 @@ func (s *Sidecar) state() metrics.SidecarState {
 	defer v.Close()
 	st := v.State()
 	newest := s.cache.State() // of a new epoch's cache, while one is being built: that is where lists stop
-	out.Ready = s.cache.Ready() == nil
+	out.Ready, out.Epoch = s.cache.Ready() == nil, st.Cursor.Position.Epoch
 	if !st.Applied.IsZero() {
 		out.Age = max(now.Sub(st.Sent), now.Sub(st.Applied), 0)
 	}
 	for name, t := range st.Tables {
 		out.Tables = append(out.Tables, metrics.TableState{
-			Table: name, Rows: t.Rows, Verified: t.Verified.At, Open: len(t.Open), Parked: parked(t),
+			Table: name, Rows: t.Rows, Verified: t.Verified.At, Open: len(t.Open), Parked: parked(t), Refused: t.Info.Error != "",
 			Listed: t.Listed, Lossy: t.Loss != 0, Stopped: t.Stopped != "" || newest.Tables[name] != nil && newest.Tables[name].Stopped != "",
 		})
 	}
