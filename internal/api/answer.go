@@ -71,24 +71,31 @@ type scope struct {
 // open takes a view in which the read can be answered, and waits for it where min_version says so. The caller closes
 // the view of an answer that came without error.
 func (a *API) open(w http.ResponseWriter, r *http.Request, s scope, q *readParams) (answer, syncd.Key, error) {
-	changed := (<-chan struct{})(nil)
-	if q.min.set {
-		changed = a.Cache.Changed()
+	if !q.min.set {
+		return a.look(s, q)
 	}
-	ans, key, err := a.look(s, q)
-	if err == nil || !q.min.set {
-		return ans, key, err
-	}
-	if !passes(err) {
-		return ans, key, err
-	}
-	return a.wait(w, r, s, q, changed, err)
+	return a.openAt(w, r, s, q)
 }
 
-// wait looks again at each commit until the read can be answered or its time is up; err says why it can't be yet.
-func (a *API) wait(w http.ResponseWriter, r *http.Request, s scope, q *readParams, changed <-chan struct{}, err error) (ans answer, key syncd.Key, _ error) {
+// openAt is open for reads that may have to wait.
+func (a *API) openAt(w http.ResponseWriter, r *http.Request, s scope, q *readParams) (ans answer, key syncd.Key, err error) {
+	err = a.await(w, r, q, func() (err error) {
+		ans, key, err = a.look(s, q)
+		return err
+	})
+	return ans, key, err
+}
+
+// await looks, and where min_version is not reached looks again at each commit, until look gives nil, an error that does
+// not pass, or the read's time is up.
+func (a *API) await(w http.ResponseWriter, r *http.Request, q *readParams, look func() error) error {
+	changed := a.Cache.Changed()
+	err := look()
+	if err == nil || !q.min.set || !passes(err) {
+		return err
+	}
 	if !a.waiting.enter(a.Limits.Waiting) {
-		return ans, key, &failure{status: http.StatusServiceUnavailable, passes: true,
+		return &failure{status: http.StatusServiceUnavailable, passes: true,
 			text: fmt.Sprintf("%d reads wait for min_version already: try again", a.Limits.Waiting)}
 	}
 	defer a.waiting.leave()
@@ -102,15 +109,11 @@ func (a *API) wait(w http.ResponseWriter, r *http.Request, s scope, q *readParam
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return ans, key, timedOut(r, q, err)
+			return timedOut(r, q, err)
 		}
 		changed = a.Cache.Changed()
-		ans, key, err = a.look(s, q)
-		if err == nil {
-			return ans, key, nil
-		}
-		if !passes(err) {
-			return ans, key, err
+		if err = look(); err == nil || !passes(err) {
+			return err
 		}
 	}
 }
@@ -144,7 +147,7 @@ func (a *API) look(s scope, q *readParams) (ans answer, key syncd.Key, err error
 		return ans, "", err
 	}
 	if s.path != "" {
-		if key, err = parseKey(s.path, ans.table.Info.Key); err != nil {
+		if key, err = parseKey(s.path, &ans.table.Info); err != nil {
 			return ans, "", badRequest(err)
 		}
 		ans.through = throughOfKey(ans.table, key)

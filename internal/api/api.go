@@ -126,6 +126,8 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 		return a.getRow(w, r, at)
 	case rows:
 		return a.listRows(w, r, at)
+	case readSeveral:
+		return a.readMany(w, r)
 	case tables:
 		return a.listTables(w, r)
 	case status:

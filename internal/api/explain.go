@@ -36,7 +36,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, at route) error {
 		_, err := readable(st, t)
 		return err
 	}
-	key, err := explainedKey(at.key, ts.Info.Key)
+	key, err := explainedKey(at.key, &ts.Info)
 	if err != nil {
 		return badRequest(err)
 	}
@@ -55,9 +55,9 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, at route) error {
 }
 
 // explainedKey reads a key. Of a table that is refused the key's columns may not be known.
-func explainedKey(path string, columns []string) (syncd.Key, error) {
-	if len(columns) == 0 {
+func explainedKey(path string, info *syncd.TableInfo) (syncd.Key, error) {
+	if len(info.Key) == 0 {
 		return syncd.ParseKeyPath(path)
 	}
-	return parseKey(path, columns)
+	return parseKey(path, info)
 }

@@ -37,7 +37,7 @@ func FuzzRequest(f *testing.F) {
 
 // A parsed query holds only what the documentation allows.
 func FuzzQuery(f *testing.F) {
-	for _, s := range []string{"", "limit=1", "limit=10001", "min_version=0/1&timeout=5m", "min_version=1-0/1-1", "continue=1NDI", "max_age=1ns", "timeout=1.5h", "limit=+1", "a;b", "%zz"} {
+	for _, s := range []string{"", "limit=1", "limit=10001", "min_version=0/1&timeout=5m", "min_version=1-0/1-1", "continue=1NDI", "max_age=1ns", "timeout=1.5h", "limit=+1", "a;b", "%zz", "key=in.(1,2)", `key=in.((1,a),("b,c","\\""))`, "key=in.(", `key=in.("`, "key=in.()"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -51,10 +51,41 @@ func FuzzQuery(f *testing.F) {
 		if p.limit < 1 || p.limit > maxLimit || p.timeout < 0 || p.timeout > maxTimeout {
 			t.Fatalf("%q gave %+v", query, p)
 		}
+		for _, key := range p.keys {
+			if len(key) == 0 || strings.Contains(strings.Join(key, ""), "\x00") {
+				t.Fatalf("%q gave the key %q", query, key)
+			}
+		}
 		if p.started {
 			if again, err := parseContinue(continueToken(p.after)); err != nil || again != p.after {
 				t.Fatalf("token of %q: %q, %v", p.after, again, err)
 			}
+		}
+	})
+}
+
+// A body that is taken asks for something, and for no more than is allowed.
+func FuzzReads(f *testing.F) {
+	for _, s := range []string{`{"reads":[{"table":"public.users","keys":[["1"],[2],[true]]},{"table":"public.\"Odd Pairs\"","limit":3,"continue":"1NDI"}]}`,
+		`{"reads":[]}`, `{"reads":[{"table":"a.b","keys":[[]]}]}`, `{"reads":[{"table":"a.b","keys":[[null]]}]}`, `[]`, ``, `{"reads":[{"table":"a.b","limit":1e9}]} x`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		parts, err := parseReads(body)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "body: ") {
+				t.Fatalf("%q: %v", body, err)
+			}
+			return
+		}
+		rows := 0
+		for _, p := range parts {
+			if rows += len(p.keys); p.keys == nil {
+				rows += p.page.limit
+			}
+		}
+		if len(parts) == 0 || len(parts) > maxReads || rows > maxKeys {
+			t.Fatalf("%q gave %d reads of %d rows", body, len(parts), rows)
 		}
 	})
 }
@@ -81,7 +112,7 @@ func FuzzRoute(f *testing.F) {
 		if err != nil || gotTable != table {
 			t.Fatalf("table %v, want %v: %v", gotTable, table, err)
 		}
-		gotKey, err := parseKey(at.key, []string{"id"})
+		gotKey, err := parseKey(at.key, &syncd.TableInfo{Key: []string{"id"}})
 		if err != nil || gotKey != key {
 			t.Fatalf("key %q, want %q: %v", gotKey, key, err)
 		}

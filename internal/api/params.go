@@ -26,8 +26,10 @@ type readParams struct {
 	timeout time.Duration
 	maxAge  time.Duration // negative: any age will do
 	limit   int
-	after   syncd.Key // the key that the page before ended with
-	started bool      // after is set
+	limited bool       // limit was given
+	after   syncd.Key  // the key that the page before ended with
+	started bool       // after is set
+	keys    [][]string // the values of each key of key=in.(…); nil: not given
 }
 
 // minVersion is what min_version asks for: a position, or an LSN alone, which is one of the epoch that the cache is in
@@ -40,7 +42,7 @@ type minVersion struct {
 
 var (
 	rowParams  = []string{"min_version", "timeout", "max_age"}
-	rowsParams = []string{"limit", "continue", "min_version", "timeout", "max_age"}
+	rowsParams = []string{"key", "limit", "continue", "min_version", "timeout", "max_age"}
 )
 
 // parseRead reads the query of a read that takes the given parameters.
@@ -56,12 +58,18 @@ func parseRead(query string, known []string) (readParams, error) {
 			p.maxAge, err = parseDuration(value, 0)
 		case "limit":
 			p.limit, err = parseLimit(value)
+			p.limited = true
 		case "continue":
 			p.after, err = parseContinue(value)
 			p.started = true
+		case "key":
+			p.keys, err = parseKeyList(value)
 		}
 		return err
 	})
+	if err == nil && p.keys != nil && (p.started || p.limited) {
+		err = errors.New("parameter key: it goes with neither limit nor continue, since all rows under the keys are sent")
+	}
 	return p, err
 }
 

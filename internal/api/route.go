@@ -25,6 +25,7 @@ const (
 	resyncTable
 	diffTable
 	explainKey
+	readSeveral
 )
 
 // methods says what each endpoint takes, as an Allow header lists it.
@@ -40,6 +41,7 @@ var methods = [...]string{
 	resyncTable: "POST",
 	diffTable:   "GET",
 	explainKey:  "GET",
+	readSeveral: "POST",
 }
 
 func (e endpoint) allows(method string) bool {
@@ -104,6 +106,7 @@ var fixedPaths = map[string]endpoint{
 	"/metrics":   metrics,
 	"/v1/status": status,
 	"/v1/tables": tables,
+	"/v1/read":   readSeveral,
 }
 
 // parseTable reads the table's segment of a path.
@@ -115,15 +118,11 @@ func parseTable(segment string) (syncd.Table, error) {
 	return syncd.ParseTable(name)
 }
 
-// parseKey reads the key's segment of a path, for a table with these key columns.
-func parseKey(segment string, columns []string) (syncd.Key, error) {
+// parseKey reads the key's segment of a path, of a table of this shape.
+func parseKey(segment string, info *syncd.TableInfo) (syncd.Key, error) {
 	k, err := syncd.ParseKeyPath(segment)
 	if err != nil {
 		return "", err
 	}
-	if n := strings.Count(segment, ",") + 1; n != len(columns) {
-		return "", fmt.Errorf("key %q has %d values, and the table's key is (%s): percent-encode each value, commas too (%%2C), and join them by commas",
-			segment, n, strings.Join(columns, ", "))
-	}
-	return k, nil
+	return fitKey(info, k.Values())
 }

@@ -26,7 +26,11 @@ func (a *API) getRow(w http.ResponseWriter, r *http.Request, at route) error {
 		return err
 	}
 	entry, _ := ans.view.Get(t, key)
+	err = unread(ans.view)
 	ans.view.Close()
+	if err != nil {
+		return err
+	}
 	a.setHeaders(w.Header(), &ans)
 	if entry.Row == nil {
 		return &failure{status: http.StatusNotFound, text: fmt.Sprintf("no row %s in %s", key, t)}
@@ -104,12 +108,19 @@ func (a *API) listRows(w http.ResponseWriter, r *http.Request, at route) error {
 	if err != nil {
 		return err
 	}
+	if q.keys != nil {
+		return a.listKeys(w, r, t, &q)
+	}
 	ans, _, err := a.open(w, r, scope{table: t}, &q)
 	if err != nil {
 		return err
 	}
 	p := readPage(ans.view, t, &q)
+	err = unread(ans.view)
 	ans.view.Close()
+	if err != nil {
+		return err
+	}
 	a.setHeaders(w.Header(), &ans)
 	p.write(w, r, ans.through)
 	return nil
@@ -154,20 +165,25 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, through syncd.Posit
 	if p.next != "" {
 		tail = `],"continue":"` + p.next + "\"}\n"
 	}
+	size := len(head) + len(tail) + rowsSize(p.rows)
+	writeWeak(w, r, syncd.RowDigest(syncd.Key(p.next), nil)+p.digest, size, func(b *bufio.Writer) {
+		_, _ = b.WriteString(head)
+		writeRows(b, p.rows)
+		_, _ = b.WriteString(tail)
+	})
+}
+
+// writeWeak writes a body under a weak entity tag, or 304 where the client has it.
+func writeWeak(w http.ResponseWriter, r *http.Request, hash uint64, size int, fill func(*bufio.Writer)) {
 	h := w.Header()
-	h["Etag"] = []string{"W/" + string(appendETag(nil, syncd.RowDigest(syncd.Key(p.next), nil)+p.digest))}
+	h["Etag"] = []string{"W/" + string(appendETag(nil, hash))}
 	h["Cache-Control"] = noCache
 	h["Vary"] = varyCoding
 	if matches(r.Header["If-None-Match"], h["Etag"][0]) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	size := len(head) + len(tail) + rowsSize(p.rows)
-	writeBody(w, r, codingFor(r, size), size, func(b *bufio.Writer) {
-		_, _ = b.WriteString(head)
-		writeRows(b, p.rows)
-		_, _ = b.WriteString(tail)
-	})
+	writeBody(w, r, codingFor(r, size), size, fill)
 }
 
 // rowsSize is how many bytes writeRows writes.
