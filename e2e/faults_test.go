@@ -186,10 +186,9 @@ func TestNATSIsAwayForLong(t *testing.T) {
 	walsender := func() string { return f.db.Text("SELECT active_pid FROM pg_replication_slots") }
 	before := walsender()
 	f.bus.Server.Stop()
-	f.db.Exec("UPDATE t SET v = repeat('x', 1000000)")
 	for end, n := time.Now().Add(4*time.Second), 0; time.Now().Before(end); n++ {
-		if n < 2 {
-			f.db.Exec("UPDATE t SET v = v || 'y'") // more than may wait in memory
+		if n < 20 {
+			f.db.Exec("UPDATE t SET v = repeat('x', 1000000) || $1 WHERE id <= 5", n) // in all more than may wait in memory
 		}
 		f.db.Exec("UPDATE t SET n = n + 1 WHERE id % 10 = $1", n%10)
 	}

@@ -17,6 +17,8 @@ type tableApplier struct {
 	moves  bool
 	tx     syncd.LSN
 	before map[syncd.Key]Entry
+	// unfilled are the rows of this flush that are still to be put together.
+	unfilled map[syncd.Key]unfilled
 }
 
 // table applies deltas of one table. A table that the cache does not know is left out: when it becomes known it is listed.
@@ -37,6 +39,7 @@ func (a *applier) table(name syncd.Table, deltas []syncd.Delta) error {
 			}
 		}
 	}
+	ta.fillAll()
 	return nil
 }
 
@@ -56,6 +59,9 @@ func (a *tableApplier) apply(d *syncd.Delta) error {
 	if !a.fits(d) {
 		a.tally.reject(OtherForm)
 		return nil
+	}
+	if u, ok := a.unfilled[d.Key]; ok && !a.continues(u, d) {
+		a.fill(d.Key)
 	}
 	e, has, err := a.load(d.Key)
 	if err != nil {
@@ -159,23 +165,31 @@ func (a *tableApplier) row(d *syncd.Delta, e Entry) (row []byte, why string, err
 	if len(d.Absent) == 0 {
 		return d.Row, "", nil
 	}
+	if u, ok := a.unfilled[d.Key]; ok { // d continues it
+		a.unfilled[d.Key] = unfilled{u.base, d}
+		return nil, "", nil
+	}
 	base, err := a.base(d, e)
 	if err != nil {
 		return nil, "", err
+	}
+	if base != nil && !a.moves {
+		a.fillLater(d, base)
+		return nil, "", nil
 	}
 	if base != nil {
 		if row := fill(base, d.Row, d.Absent); row != nil {
 			return row, "", nil
 		}
 	}
-	return nil, "an unchanged value is not in the stream, nor surely in the cache", nil
+	return nil, notFilled, nil
 }
 
 // base gives the row whose values an upsert did not change: what the key, or the one it moved from, held just before. It
 // gives nil where that is not sure: while deltas of the table are missing or it is to be listed, from a row of another shape or
 // epoch, and from a row that is itself open.
 func (a *tableApplier) base(d *syncd.Delta, e Entry) ([]byte, error) {
-	if a.Loss != 0 || a.Relist != "" || d.Schema != a.Info.Schema || a.isOpen(d.Key) {
+	if !a.mayFill(d) {
 		return nil, nil
 	}
 	if d.Moved {
@@ -191,6 +205,11 @@ func (a *tableApplier) base(d *syncd.Delta, e Entry) ([]byte, error) {
 		return nil, nil
 	}
 	return e.Row, nil
+}
+
+// mayFill says whether what is held under d's key is surely what the change met.
+func (a *tableApplier) mayFill(d *syncd.Delta) bool {
+	return a.Loss == 0 && a.Relist == "" && d.Schema == a.Info.Schema && !a.isOpen(d.Key)
 }
 
 func (a *tableApplier) isOpen(k syncd.Key) bool {
@@ -237,6 +256,7 @@ func (a *tableApplier) remember(d *syncd.Delta, e Entry) {
 // tombstone of every key without an entry.
 func (a *tableApplier) truncate(d *syncd.Delta) error {
 	a.tally.apply(d)
+	a.fillAll()
 	gone := func(k syncd.Key, e Entry) {
 		switch a.flush.cache.gate.delta(a.TableState, e, true, d).Decision {
 		case Take:

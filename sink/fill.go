@@ -105,13 +105,20 @@ func stringEnd(b []byte) int {
 	if len(b) == 0 || b[0] != '"' {
 		return 0
 	}
-	for i := 1; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
+	quote := 0 // the next one from i on, where it is beyond i
+	for i := 1; i < len(b); {
+		if quote < i {
+			q := bytes.IndexByte(b[i:], '"')
+			if q < 0 {
+				return 0
+			}
+			quote = i + q
 		}
+		escape := bytes.IndexByte(b[i:quote], '\\')
+		if escape < 0 {
+			return quote + 1
+		}
+		i += escape + 2
 	}
 	return 0
 }
