@@ -39,6 +39,12 @@ func (s *scanner) space() {
 func (s *scanner) skipValue() bool {
 	s.kinds, s.depth, s.more = 0, 0, s.more[:0]
 	for {
+		if s.kinds&1 == 1 && s.plainMembers() {
+			if !s.next() {
+				return s.why == ""
+			}
+			continue
+		}
 		s.space()
 		if s.i >= len(s.b) {
 			return s.bad("text ends where a value should be")
@@ -73,6 +79,72 @@ func (s *scanner) skipValue() bool {
 			return s.why == ""
 		}
 	}
+}
+
+// plainMembers moves over the members of an object, from the value at i on, as rows have them: strings without escapes,
+// numbers without exponent and literals, and no space between. It stops before the first value that is none of these, and
+// says whether it stands behind one, the last or the last it could read; what follows is for the caller to judge.
+func (s *scanner) plainMembers() (behind bool) {
+	b, i := s.b, s.i
+	for i < len(b) {
+		switch c := b[i]; {
+		case c == '"':
+			i++
+			if i += plainRun(b[i:]); i >= len(b) || b[i] != '"' {
+				return false
+			}
+			i++
+		case c == '-' || '0' <= c && c <= '9':
+			if i = plainNumber(b, i); i < 0 {
+				return false
+			}
+		case c == 'n' && i+4 <= len(b) && string(b[i:i+4]) == "null", c == 't' && i+4 <= len(b) && string(b[i:i+4]) == "true":
+			i += 4
+		case c == 'f' && i+5 <= len(b) && string(b[i:i+5]) == "false":
+			i += 5
+		default:
+			return false
+		}
+		s.i = i
+		if i+1 >= len(b) || b[i] != ',' || b[i+1] != '"' {
+			return true
+		}
+		i += 2
+		if i += plainRun(b[i:]); i+1 >= len(b) || b[i] != '"' || b[i+1] != ':' {
+			return true
+		}
+		i += 2
+		s.i = i
+	}
+	return false
+}
+
+// plainNumber moves behind the number that begins at i. It gives -1 where there is none, and where it has an exponent.
+func plainNumber(b []byte, i int) int {
+	if b[i] == '-' {
+		i++
+	}
+	from := i
+	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+		i++
+	}
+	if i == from || b[from] == '0' && i > from+1 {
+		return -1
+	}
+	if i < len(b) && b[i] == '.' {
+		i++
+		from = i
+		for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+			i++
+		}
+		if i == from {
+			return -1
+		}
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		return -1
+	}
+	return i
 }
 
 // push opens an object or array.

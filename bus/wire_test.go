@@ -490,6 +490,7 @@ func FuzzPage(f *testing.F) {
 		_, _ = p.markRequest(body)
 		_, _ = p.markReply(body)
 		_, _ = p.tableInfos(body)
+		plainRowsAreRows(t, body)
 		p = parser{}
 		g, err := p.page(body)
 		if err != nil {

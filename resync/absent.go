@@ -20,8 +20,8 @@ const (
 // absent asks for the keys that the cache holds and the list did not return, and has the answers judged: each by its own
 // snapshot, since a page never proves absence by itself. It stops before the first where too much would be deleted.
 func (r *run) absent(ctx context.Context) error {
-	slices.Sort(r.seen)
-	slices.Sort(r.unlike)
+	sortHashes(r.seen, 64)
+	sortHashes(r.unlike, 64)
 	gap := gap{seen: r.seen, unlike: r.unlike, epoch: r.first.epoch, high: r.high, oldest: syncd.Oldest(r.snaps)}
 	c, err := gap.count(rowsOf(r.cache, r.table, r.only))
 	if err != nil {
@@ -143,7 +143,7 @@ type heldRow struct {
 }
 
 // chunkEntries is how many entries are walked at a time.
-const chunkEntries = 8192
+const chunkEntries = 1024
 
 // rowsOf gives the rows that a cache holds of a table in some hash buckets, in ascending order of their hash.
 func rowsOf(c Cache, t syncd.Table, only *syncd.BucketSet) iter.Seq2[heldRow, error] {

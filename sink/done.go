@@ -149,6 +149,9 @@ const sweepEntries = 8192
 
 // sweep takes away the tombstones that the floor covers, and marks the pending entries that are not marked yet.
 func (c *Cache) sweep(ctx context.Context, name syncd.Table) error {
+	if c.tidy(name) {
+		return nil
+	}
 	for from, more := uint64(0), true; more; {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -159,6 +162,14 @@ func (c *Cache) sweep(ctx context.Context, name syncd.Table) error {
 		}
 	}
 	return nil
+}
+
+// tidy says that a sweep of a table would find nothing.
+func (c *Cache) tidy(name syncd.Table) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.current().Store.(Tidier)
+	return ok && s.Tidy(name)
 }
 
 // sweepFrom sweeps the next entries, and says where to go on.

@@ -41,7 +41,10 @@ func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
 	if err := ch.prefetch(p.Table, len(p.Rows)+len(gone), keysOn(p, gone)); err != nil {
 		return nil, fmt.Errorf("judge a page: %w", err)
 	}
+	var ahead warmer
+	ahead.store, _ = c.current().Store.(Warmer)
 	for i := range p.Rows {
+		ahead.before(p.Table, p.Rows, i)
 		if len(p.Rows[i].JSON) == 0 {
 			return nil, fmt.Errorf("page of %s: row %s is empty: %w", p.Table, p.Rows[i].Key, ErrDiscard)
 		}
@@ -104,7 +107,7 @@ func (c *Cache) accept(p *syncd.Page, how How) (*TableState, error) {
 
 // absent gives the keys that were asked for and have no row.
 func absent(p *syncd.Page) []syncd.Key {
-	if len(p.Asked) == len(p.Rows) {
+	if p.Asked == nil || len(p.Asked) == len(p.Rows) {
 		return nil
 	}
 	there := make(map[syncd.Key]bool, len(p.Rows))

@@ -34,7 +34,7 @@ func (w *writer) check() error {
 	seen := make(map[place]bool)
 	stats := make([]blockStat, len(w.slab.stats))
 	refs := make([]int, len(w.interned.refs))
-	entries, rows, leafBytes := 0, 0, 0
+	entries, rows, plain, leafBytes := 0, 0, 0, 0
 	var last cursor
 	for i := 0; i < w.dir.n; {
 		l := w.dir.at(i)
@@ -61,6 +61,9 @@ func (w *writer) check() error {
 			entries++
 			if r.row != nil {
 				rows++
+				if r.flags&flagPending == 0 {
+					plain++
+				}
 			}
 		}
 		span := 1 << (w.depth - l.depth)
@@ -70,6 +73,9 @@ func (w *writer) check() error {
 			}
 		}
 		i += span
+	}
+	if plain != w.plain {
+		return fmt.Errorf("%d entries hold a row and are not pending; counted %d", plain, w.plain)
 	}
 	if entries != w.entries || rows != w.rows || leafBytes != w.leafBytes {
 		return fmt.Errorf("%d entries, %d rows, %d bytes of leaves; counted %d, %d, %d", entries, rows, leafBytes, w.entries, w.rows, w.leafBytes)

@@ -44,7 +44,7 @@ func makeLeaf(depth uint8, slots []slot) leaf {
 // looks where that should be, and walks from there.
 func (l *leaf) lower(hash uint64) int {
 	slots, bits := l.slots, hash>>placeBits
-	i := int((hash << l.depth) >> 32 * uint64(len(slots)) >> 32)
+	i := l.guess(hash)
 	for i > 0 && slots[i-1].bits() >= bits {
 		i--
 	}
@@ -52,4 +52,9 @@ func (l *leaf) lower(hash uint64) int {
 		i++
 	}
 	return i
+}
+
+// guess gives the index of the slot where a hash should be.
+func (l *leaf) guess(hash uint64) int {
+	return int((hash << l.depth) >> 32 * uint64(len(l.slots)) >> 32)
 }

@@ -289,6 +289,9 @@ func (w *writer) countEntry(r *record) {
 	w.entries++
 	if r.row != nil {
 		w.rows++
+		if r.flags&flagPending == 0 {
+			w.plain++
+		}
 	}
 }
 

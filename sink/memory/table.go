@@ -15,6 +15,7 @@ type table struct {
 	origins vec[origin]
 	entries int
 	rows    int
+	plain   int // entries that hold a row and are not pending
 	hash    func(syncd.Key) uint64
 }
 
@@ -57,6 +58,9 @@ func (t *table) get(key syncd.Key) (sink.Entry, bool) {
 	return t.entry(&r), true
 }
 
+// walkAhead is how many records a walk looks for at a time: they lie anywhere, and the waits for the memory overlap.
+const walkAhead = 16
+
 // walk calls fn for each record in the order of hash and key, beginning with hash from, until fn gives false. The
 // record is fn's until it returns.
 func (t *table) walk(from uint64, fn func(*record) bool) {
@@ -66,7 +70,10 @@ func (t *table) walk(from uint64, fn func(*record) bool) {
 	var r record // one for all, since fn makes it escape
 	for i := int(from >> (64 - t.depth)); i < t.dir.n; {
 		l := t.dir.at(i)
-		for _, s := range l.slots {
+		for j, s := range l.slots {
+			if j%walkAhead == 0 {
+				t.touchAll(l.slots[j:min(j+walkAhead, len(l.slots))])
+			}
 			if s.bits() < from>>placeBits {
 				continue
 			}

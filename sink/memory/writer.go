@@ -115,6 +115,9 @@ func (w *writer) addEntry(key syncd.Key, e *sink.Entry) place {
 	w.entries++
 	if e.Row != nil {
 		w.rows++
+		if !e.Pending {
+			w.plain++
+		}
 	}
 	size := recordSize(key, e, no)
 	w.credit += compactShare * size
@@ -126,6 +129,9 @@ func (w *writer) take(p place, r *record) {
 	w.entries--
 	if r.row != nil {
 		w.rows--
+		if r.flags&flagPending == 0 {
+			w.plain--
+		}
 	}
 	w.credit += compactShare * r.size
 	w.leaveOrigin(r.origin)
