@@ -6,7 +6,7 @@ import "github.com/syncd-io/syncd"
 // after the other each waits for the memory.
 type Warmer interface {
 	// Warm says that the keys are about to be loaded. It changes nothing, and calls count as those of Load do. Few keys at a
-	// time do best: what was made ready for the first must still be so when the last was.
+	// time do best: what was made ready for the first must still be so when the last was. (A Prefetcher is told once, of all.)
 	Warm(t syncd.Table, keys []syncd.Key)
 }
 
