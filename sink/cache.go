@@ -217,6 +217,12 @@ func (c *Cache) swap() {
 	if c.building == nil || !c.building.State().listed() {
 		return
 	}
+	if p, ok := c.building.Store.(Promoter); ok {
+		if err := p.Promote(); err != nil {
+			c.log.Warn("the new epoch's cache can't take the place of the one that is read yet", "error", err)
+			return
+		}
+	}
 	old := c.serving.Swap(c.building)
 	c.building = nil
 	c.log.Info("the new epoch's cache is complete and is read from now on", "position", c.State().Cursor.Position)

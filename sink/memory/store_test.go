@@ -300,7 +300,7 @@ func (m *machine) compareWalk(t *rapid.T, v sink.View, want model, name syncd.Ta
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(*testing.T) sink.Store { return New(Options{}) })
+	storetest.Run(t, storetest.InMemory(func() sink.Store { return New(Options{}) }))
 }
 
 func TestStoreAgainstMap(t *testing.T) {

@@ -4,6 +4,7 @@ package storetest
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
+	"github.com/syncd-io/syncd/sink/codec"
 )
 
 var (
@@ -21,8 +23,8 @@ var (
 	items = syncd.Table{Schema: "shop.eu", Name: "Odd \"items\""}
 )
 
-// Run runs the suite against stores that open makes, each empty.
-func Run(t *testing.T, open func(t *testing.T) sink.Store) {
+// Run runs the suite against a kind of store. place gives a place where nothing is kept yet.
+func Run(t *testing.T, place func(t testing.TB) Place) {
 	tests := []struct {
 		name string
 		test func(t *testing.T, s sink.Store)
@@ -37,11 +39,12 @@ func Run(t *testing.T, open func(t *testing.T) sink.Store) {
 		{"a drop comes before the writes", dropping},
 		{"a commit without a state keeps it", keepState},
 		{"random commits leave what a plain map holds", random},
+		{"keys are loaded ahead", prefetching},
 		{"readers read while commits go on", concurrent},
 	}
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t)
+			s := place(t).Open(t)
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
 					t.Errorf("close: %v", err)
@@ -49,6 +52,17 @@ func Run(t *testing.T, open func(t *testing.T) sink.Store) {
 			})
 			c.test(t, s)
 		})
+	}
+	t.Run("a cache over it does what one over a plain map does", func(t *testing.T) { histories(t, place) })
+	p := place(t)
+	if p.Keeps {
+		t.Run("it is opened again as it was closed", func(t *testing.T) { reopening(t, place(t)) })
+	}
+	if p.Crash != nil {
+		t.Run("a crash leaves a commit in whole or nothing of it", func(t *testing.T) { crashes(t, place) })
+	}
+	if len(p.Spoils) > 0 {
+		t.Run("a resync finds what was spoilt", func(t *testing.T) { spoiled(t, place) })
 	}
 }
 
@@ -383,36 +397,76 @@ func random(t *testing.T, s sink.Store) {
 	same(t, s, plain)
 }
 
+// held is one entry of a walk.
+type held struct {
+	key   syncd.Key
+	entry sink.Entry
+}
+
+// at describes an entry of a walk.
+func at(h []held, i int) string {
+	if i >= len(h) {
+		return "not there"
+	}
+	e := h[i].entry
+	return fmt.Sprintf("%s %s of %s %d, snapshot %+v, pending %v", h[i].key, e.Row, e.Version, e.XID, e.Snap, e.Pending)
+}
+
+func all(t *testing.T, s sink.Store, name syncd.Table) (h []held) {
+	t.Helper()
+	if err := s.Walk(name, 0, func(k syncd.Key, e sink.Entry) bool { h = append(h, held{k, e}); return true }); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // same fails the test where two stores hold other entries of users, or count other rows.
 func same(t *testing.T, s, want sink.Store) {
 	t.Helper()
-	type held struct {
-		key   syncd.Key
-		entry sink.Entry
-	}
-	all := func(s sink.Store) (h []held) {
-		if err := s.Walk(users, 0, func(k syncd.Key, e sink.Entry) bool { h = append(h, held{k, e}); return true }); err != nil {
-			t.Fatal(err)
+	sameStores(t, s, want, users)
+}
+
+// sameStores fails the test where two stores hold other entries of tables, count other rows, or digest them otherwise.
+func sameStores(t *testing.T, s, want sink.Store, tables ...syncd.Table) {
+	t.Helper()
+	for _, name := range tables {
+		a, b := all(t, s, name), all(t, want, name)
+		for i := range max(len(a), len(b)) {
+			if i >= len(a) || i >= len(b) || a[i].key != b[i].key || !equal(a[i].entry, b[i].entry) {
+				t.Fatalf("%s: entry %d of %d is %s, in a plain map of %d %s", name, i, len(a), at(a, i), len(b), at(b, i))
+			}
 		}
-		return h
-	}
-	if !slices.EqualFunc(all(s), all(want), func(a, b held) bool { return a.key == b.key && equal(a.entry, b.entry) }) {
-		t.Fatal("the store holds other entries than a plain map")
-	}
-	if got, want := s.State().Tables[users].Rows, want.State().Tables[users].Rows; got != want {
-		t.Fatalf("%d rows counted, want %d", got, want)
-	}
-	if d, ok := s.(sink.Digester); ok {
-		sameDigest(t, d, want.(sink.Digester))
+		got, has := s.State().Tables[name]
+		plain, hasPlain := want.State().Tables[name]
+		if has != hasPlain || has && got.Rows != plain.Rows {
+			t.Fatalf("%s: %+v in the state, want %+v", name, got, plain)
+		}
+		if d, ok := s.(sink.Digester); ok {
+			sameDigest(t, d, want.(sink.Digester), name)
+		}
 	}
 }
 
-// sameDigest fails the test where two stores digest users otherwise.
-func sameDigest(t *testing.T, s, want sink.Digester) {
+// sameAs says whether two stores hold the same entries and say the same state.
+func sameAs(s, want sink.Store) bool {
+	for _, name := range []syncd.Table{users, items} {
+		var a, b []held
+		err := errors.Join(
+			s.Walk(name, 0, func(k syncd.Key, e sink.Entry) bool { a = append(a, held{k, e}); return true }),
+			want.Walk(name, 0, func(k syncd.Key, e sink.Entry) bool { b = append(b, held{k, e}); return true }))
+		if err != nil || !slices.EqualFunc(a, b, func(a, b held) bool { return a.key == b.key && equal(a.entry, b.entry) }) {
+			return false
+		}
+	}
+	return bytes.Equal(codec.AppendState(nil, s.State()), codec.AppendState(nil, want.State()))
+}
+
+// sameDigest fails the test where two stores digest a table otherwise.
+func sameDigest(t *testing.T, s, want sink.Digester, name syncd.Table) {
 	t.Helper()
 	for _, bits := range []int{0, 5, syncd.MaxDigestBits} {
-		buckets, oldest, err := s.Digest(users, bits)
-		wantBuckets, wantOldest, wantErr := want.Digest(users, bits)
+		buckets, oldest, err := s.Digest(name, bits)
+		wantBuckets, wantOldest, wantErr := want.Digest(name, bits)
 		if err != nil || wantErr != nil {
 			t.Fatal(err, wantErr)
 		}
@@ -420,6 +474,82 @@ func sameDigest(t *testing.T, s, want sink.Digester) {
 			t.Fatalf("in 2^%d buckets the digest is not that of the rows, or epoch %d is not %d", bits, oldest, wantOldest)
 		}
 	}
+}
+
+// prefetching loads keys that were named before, and some that were not, between commits that change them.
+func prefetching(t *testing.T, s sink.Store) {
+	p, ok := s.(sink.Prefetcher)
+	if !ok {
+		return
+	}
+	for at := 1; at < 5; at++ {
+		b := &sink.Batch{State: state(syncd.LSN(at))}
+		keys := []syncd.Key{key(1), "none", key(1)}
+		for i := range 300 {
+			b.Writes = append(b.Writes, put(users, key(i), row(at)), put(items, key(i), tombstone(at)))
+			keys = append(keys, key(2*i))
+		}
+		commitAll(t, s, b)
+		if err := p.Prefetch(users, keys); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 300 {
+			if e, ok := load(t, s, users, key(i)); !ok || !equal(e, row(at)) {
+				t.Fatalf("%s is %+v, want that of commit %d", key(i), e, at)
+			}
+			if e, ok := load(t, s, items, key(i)); !ok || !equal(e, tombstone(at)) {
+				t.Fatalf("%s of another table is %+v, want that of commit %d", key(i), e, at)
+			}
+		}
+		if _, ok := load(t, s, users, "none"); ok {
+			t.Fatal("a key that was named is there now")
+		}
+	}
+}
+
+// reopening closes and opens a place, and wants to find everything.
+func reopening(t *testing.T, p Place) {
+	s := p.Open(t)
+	plain := NewMap()
+	snap := &syncd.Snapshot{Epoch: 1, Xmin: 1, Xmax: 5, Xip: []syncd.XID{3}, H: 9}
+	for at := 1; at < 4; at++ {
+		for _, s := range []sink.Store{s, plain} {
+			b := &sink.Batch{State: full(syncd.LSN(at), snap)}
+			for i := range 50 * at {
+				listed := sink.Entry{Row: fmt.Appendf(nil, `{"v":%d}`, i), Version: syncd.Version{Epoch: 1}, Snap: snap}
+				b.Writes = append(b.Writes, put(users, key(i), row(at)), put(items, key(i), tombstone(at)), put(items, key(i+1000), listed))
+			}
+			commitAll(t, s, b)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = p.Open(t)
+		sameStores(t, s, plain, users, items)
+		if !sameAs(s, plain) {
+			t.Fatalf("the state is %+v, was %+v", s.State(), plain.State())
+		}
+		v := s.View()
+		if got := v.State().Cursor.Position.LSN; got != syncd.LSN(at) {
+			t.Errorf("a view is at %s, want %d", got, at)
+		}
+		v.Close()
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// full is a state with something of everything.
+func full(at syncd.LSN, snap *syncd.Snapshot) *sink.State {
+	s := state(at)
+	s.System, s.Timeline, s.Start, s.Safe, s.Sent, s.Applied = 1<<63, 3, 1, at, clock, clock
+	t := s.Tables[users]
+	t.Listed, t.Floor, t.Loss, t.LastLoss, t.Ahead, t.Relist, t.RelistAt = true, snap, 4, 5, 6, "why", 7
+	t.Truncated = sink.Seen{Version: syncd.Version{Epoch: 1, LSN: 2, Ordinal: 3}, XID: 4}
+	t.Open = map[syncd.Key]sink.Open{"\xff\x00": {Snaps: []*syncd.Snapshot{snap}, Deltas: []sink.Seen{t.Truncated}, Reason: "undecided", Parked: true, Since: clock}}
+	t.Verified, t.Resynced = sink.Verified{Position: syncd.Position{Epoch: 1, LSN: 1}, At: clock}, clock
+	return s
 }
 
 // concurrent has readers check that each view is of one commit: all rows of both tables say the view's LSN.
@@ -469,6 +599,9 @@ func readOne(t *testing.T, s sink.Store) {
 			}
 			return true
 		})
+		if err := v.Err(); err != nil {
+			t.Errorf("read %s: %v", name, err)
+		}
 		if n != v.State().Tables[name].Rows {
 			t.Errorf("the view shows %d rows and counts %d", n, v.State().Tables[name].Rows)
 		}
