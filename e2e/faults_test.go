@@ -188,7 +188,7 @@ func TestNATSIsAwayForLong(t *testing.T) {
 	f.bus.Server.Stop()
 	for end, n := time.Now().Add(4*time.Second), 0; time.Now().Before(end); n++ {
 		if n < 20 {
-			f.db.Exec("UPDATE t SET v = repeat('x', 1000000) || $1 WHERE id <= 5", n) // in all more than may wait in memory
+			f.db.Exec("UPDATE t SET v = repeat('x', 1000000) || $1 WHERE id <= 5", fmt.Sprint(n)) // in all more than may wait in memory
 		}
 		f.db.Exec("UPDATE t SET n = n + 1 WHERE id % 10 = $1", n%10)
 	}
