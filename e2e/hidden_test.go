@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/syncd-io/syncd/internal/harness"
@@ -23,16 +22,8 @@ func TestHangingCommitIsNotTakenBack(t *testing.T) {
 	f.converges(s)
 	seen := s.watch(table(t, "public.t"))
 
-	db.Exec("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-	db.Exec("SELECT pg_reload_conf()")
+	db.HoldCommits()
 	writer, hanging := db.Conn(), make(chan error, 1)
-	f.eventually("the setting to be in force", func() error {
-		var names string
-		if err := writer.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&names); err != nil || names != "nobody" {
-			return fmt.Errorf("it is %q: %w", names, err)
-		}
-		return nil
-	})
 	go func() {
 		_, err := writer.Exec(t.Context(), "UPDATE t SET n = 1 WHERE id = 1")
 		hanging <- err
@@ -85,8 +76,7 @@ func TestHangingCommitIsNotTakenBack(t *testing.T) {
 		t.Fatalf("the update did not hang: %v", err)
 	default:
 	}
-	db.Exec("ALTER SYSTEM RESET synchronous_standby_names")
-	db.Exec("SELECT pg_reload_conf()")
+	db.ReleaseCommits()
 	if err := harness.Receive(t, "the update", hanging); err != nil {
 		t.Fatal(err)
 	}

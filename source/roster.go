@@ -304,6 +304,8 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 		return next, err
 	}
 	r.keep.user = s.server.user
+	// What is read again below was kept to nothing yet: a table may have been made anew since.
+	keptTo := next
 	var want []wanted
 	for _, t := range tables {
 		if n := next[t.Table]; n.verdict.Refused.none() {
@@ -322,7 +324,7 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 			}
 		}
 	}
-	r.kept = next
+	r.kept = keptTo
 	for t, why := range r.refused {
 		if n := next[t]; n != nil && n.verdict.Refused.none() {
 			n.verdict = verdict{Refused: why}

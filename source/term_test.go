@@ -379,17 +379,7 @@ func TestDecodedBeforeItIsVisible(t *testing.T) {
 	w := run(t, NewWatch(configFor(t, db, "public.t"), m))
 	l := w.lister()
 	admin := db.Conn()
-	for _, sql := range []string{`ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
-		if _, err := admin.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	harness.Eventually(t, "the setting holds", func() error {
-		if got := db.Text(`SHOW synchronous_standby_names`); got != "nobody" {
-			return fmt.Errorf("it is %q", got)
-		}
-		return nil
-	})
+	db.HoldCommits()
 	hung := db.Conn()
 	committed := make(chan error, 1)
 	go func() {
@@ -413,11 +403,7 @@ func TestDecodedBeforeItIsVisible(t *testing.T) {
 			t.Errorf("page %s, safe %s, snapshot %s; the delta is %+v", p.Rows[0].JSON, p.Safe, p.Snapshot.Text(), delta)
 		}
 	}
-	for _, sql := range []string{`ALTER SYSTEM RESET synchronous_standby_names`, `SELECT pg_reload_conf()`} {
-		if _, err := admin.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+	db.ReleaseCommits()
 	if err := harness.Receive(t, "the commit", committed); err != nil {
 		t.Fatal(err)
 	}
