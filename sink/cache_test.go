@@ -593,6 +593,28 @@ func TestLoss(t *testing.T) {
 	wantLoss(0, 130, false)
 }
 
+// TestTimeOfALossyTable: a table keeps the times of the marker that it is complete through.
+func TestTimeOfALossyTable(t *testing.T) {
+	t.Parallel()
+	r := served(t, person(1, 1, "a"))
+	mark := func(at syncd.LSN, lost ...syncd.Table) {
+		r.flush(&sink.Flush{Marker: &syncd.Marker{Epoch: 1, Through: at, Safe: at, Sent: clock.Add(time.Duration(at) * time.Second)}, Lost: lost})
+	}
+	want := func(at syncd.LSN) {
+		t.Helper()
+		if s := r.table(); s.Through.LSN != at || !s.Sent.Equal(clock.Add(time.Duration(at)*time.Second)) || !s.Applied.Equal(clock) {
+			t.Errorf("complete through %s, sent at %s, applied at %s", s.Through, s.Sent, s.Applied)
+		}
+	}
+	mark(110)
+	want(110)
+	mark(120, people.Table)
+	mark(130)
+	want(110)
+	r.list(page(1, 130, person(1, 1, "a")))
+	want(130)
+}
+
 func TestGapIsALossOfEveryTable(t *testing.T) {
 	r := served(t)
 	r.tables(people, pets)

@@ -37,7 +37,7 @@ func (c *change) commit() error {
 func (c *change) openLoss(t *TableState, at syncd.LSN, why string) bool {
 	news := at > t.LastLoss
 	if t.Loss == 0 {
-		t.Through = through(t, c.state.Cursor.Position)
+		c.advance(t)
 	}
 	t.Loss, t.LastLoss = max(t.Loss, at), max(t.LastLoss, at)
 	t.Relist, t.RelistAt = why, max(t.RelistAt, at)
@@ -51,13 +51,12 @@ func (c *change) altered(t *TableState, at syncd.LSN, why string) {
 	t.Changed = true
 }
 
-// through is how far a table is complete, given the cache's position. It never goes back, not even where a stream that
-// lost its end has the cache take up an earlier marker.
-func through(t *TableState, at syncd.Position) syncd.Position {
-	if t.Loss != 0 || t.Through.Compare(at) > 0 {
-		return t.Through
+// advance has a table be complete as far as the cache is, unless a loss is open. It never goes back, not even where a stream
+// that lost its end has the cache take up an earlier marker.
+func (c *change) advance(t *TableState) {
+	if at := c.state.Cursor.Position; t.Loss == 0 && t.Through.Compare(at) <= 0 {
+		t.Through, t.Sent, t.Applied = at, c.state.Sent, c.state.Applied
 	}
-	return at
 }
 
 // tableChange is the part of a change that concerns one table.

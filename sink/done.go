@@ -110,7 +110,7 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 	}
 	if l.Safe >= t.Loss {
 		t.Loss = 0
-		t.Through = through(t.TableState, ch.state.Cursor.Position)
+		ch.advance(t.TableState)
 	}
 	if t.Loss == 0 && l.Safe >= t.RelistAt {
 		t.Relist, t.RelistAt, t.Changed = "", 0, false

@@ -85,7 +85,7 @@ func (c *change) pass(m *syncd.Marker, seq uint64, now time.Time) {
 	s.Safe = max(s.Safe, m.Safe)
 	s.Sent, s.Applied = m.Sent, now
 	for _, t := range s.Tables {
-		t.Through = through(t, s.Cursor.Position)
+		c.advance(t)
 	}
 }
 

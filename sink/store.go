@@ -69,6 +69,8 @@ type TableState struct {
 	Ahead syncd.LSN
 	// Through is how far the table is complete: the cache's, or where it stood when a loss opened.
 	Through syncd.Position
+	// Sent and Applied are the times, as State's, of the last marker that moved Through: the table was all of Postgres then.
+	Sent, Applied time.Time
 	// Open are the undecided, pending and parked keys.
 	Open map[syncd.Key]Open
 	// Verified is moved by complete comparisons only.

@@ -3,6 +3,7 @@ package sink
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/syncd-io/syncd"
 )
@@ -65,7 +66,7 @@ func (c *change) freshTable(info syncd.TableInfo) *TableState {
 	t := &TableState{Info: info}
 	if at := c.state.Cursor.Position.LSN; at > 0 && info.Error == "" {
 		c.openLoss(t, at, "the table is new")
-		t.Through = syncd.Position{}
+		t.Through, t.Sent, t.Applied = syncd.Position{}, time.Time{}, time.Time{}
 	}
 	return t
 }

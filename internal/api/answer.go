@@ -263,11 +263,11 @@ func (a *API) youngEnough(ans *answer, t syncd.Table, maxAge time.Duration) erro
 	if maxAge < 0 {
 		return nil
 	}
-	if ans.table.Loss != 0 {
-		return &failure{status: http.StatusServiceUnavailable, passes: true,
-			text: fmt.Sprintf("changes of %s were lost and it is being listed again, so how old it is can't be said: ask again, or without max_age", t)}
-	}
-	if old := age(ans.state, a.now()); old > maxAge {
+	if old := tableAge(ans.state, ans.table, a.now()); old > maxAge {
+		if ans.table.Loss != 0 {
+			return &failure{status: http.StatusServiceUnavailable, passes: true,
+				text: fmt.Sprintf("changes of %s were lost %s ago and it is being listed again, and max_age is %s: ask again, or allow more", t, old.Round(time.Millisecond), maxAge)}
+		}
 		return &failure{status: http.StatusServiceUnavailable, passes: true,
 			text: fmt.Sprintf("%s is %s old, and max_age is %s: ask again, allow more, or see /v1/status for why no markers come", t, old.Round(time.Millisecond), maxAge)}
 	}
@@ -280,6 +280,15 @@ func age(st *sink.State, now time.Time) time.Duration {
 	return max(now.Sub(st.Sent), now.Sub(st.Applied), 0)
 }
 
+// tableAge says how long ago a table was all of Postgres: the cache's age, or, while a loss is open, the age of what the table
+// is complete through.
+func tableAge(st *sink.State, ts *sink.TableState, now time.Time) time.Duration {
+	if ts.Loss == 0 {
+		return age(st, now)
+	}
+	return max(now.Sub(ts.Sent), now.Sub(ts.Applied), 0)
+}
+
 // setHeaders says how fresh and how true the answer is. Syncd-Verified-Age is left out where the table was never proved.
 func (a *API) setHeaders(h http.Header, ans *answer) {
 	now := a.now()
@@ -287,7 +296,7 @@ func (a *API) setHeaders(h http.Header, ans *answer) {
 	b := make([]byte, 0, 64)
 	b = ans.through.Append(b)
 	v := len(b)
-	b = appendSeconds(b, age(ans.state, now))
+	b = appendSeconds(b, tableAge(ans.state, ans.table, now))
 	text := string(b)
 	values[0], values[1] = text[:v], text[v:]
 	h["Syncd-Version"], h["Syncd-Age"] = values[0:1:1], values[1:2:2]

@@ -59,7 +59,7 @@ func tableOf(t syncd.Table, ts *sink.TableState, st *sink.State, now time.Time) 
 		Ready: ts.Listed && ts.Info.Error == "", Error: ts.Info.Error, Stopped: ts.Stopped, Relist: ts.Relist,
 	}
 	if !st.Applied.IsZero() {
-		out.LagSeconds = seconds(age(st, now))
+		out.LagSeconds = seconds(tableAge(st, ts, now))
 	}
 	if !ts.Verified.At.IsZero() {
 		v := ts.Verified.Position.String()

@@ -200,10 +200,19 @@ func TestMaxAge(t *testing.T) {
 		if w.Header().Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
-		// While changes are missing nobody knows how old the table is.
-		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Loss = 0x16B3700 })
-		wantStatus(t, r.do("GET", row42+"?max_age=1h"), 503, "were lost")
-		wantStatus(t, r.do("GET", row42), 200)
+		// While changes are missing the table is as old as what it is complete through.
+		r.cache.commit(func(v *fakeView) {
+			ts := v.state.Tables[users]
+			ts.Loss, ts.Sent, ts.Applied = 0x16B3700, r.clock.Add(-2*time.Hour), r.clock.Add(-time.Hour)
+		})
+		wantStatus(t, r.do("GET", row42+"?max_age=119m"), 503, "were lost 2h0m0s ago")
+		if got := r.do("GET", row42+"?max_age=2h").Header().Get("Syncd-Age"); got != "7200.000" {
+			t.Errorf("Syncd-Age of a table that lacks changes: %q", got)
+		}
+		if got := r.do("GET", "/v1/tables/public.%22Odd%20Pairs%22/rows").Header().Get("Syncd-Age"); got != "0.250" {
+			t.Errorf("Syncd-Age of another table: %q", got)
+		}
+		wantStatus(t, r.do("GET", "/v1/tables"), 200, `"lag_seconds":7200,`, `"lag_seconds":0.25,`)
 		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Loss = 0 })
 		// A source whose clock is ahead of ours makes nothing younger than when it arrived.
 		r.cache.commit(func(v *fakeView) { v.state.Sent, v.state.Applied = r.clock.Add(time.Hour), r.clock.Add(-time.Second) })

@@ -51,6 +51,8 @@ func (e *Encoder) tableState(t *sink.TableState) {
 	e.Uint(uint64(t.LastLoss))
 	e.Uint(uint64(t.Ahead))
 	e.Position(t.Through)
+	e.Time(t.Sent)
+	e.Time(t.Applied)
 	e.Uint(uint64(len(t.Open)))
 	for _, k := range slices.Sorted(maps.Keys(t.Open)) {
 		e.Str(string(k))
@@ -69,7 +71,7 @@ func (e *Encoder) tableState(t *sink.TableState) {
 func (d *Decoder) tableState() *sink.TableState {
 	t := &sink.TableState{Info: d.info(), Listed: d.Bool(), Floor: d.Snapshot(), Truncated: d.seen()}
 	t.Loss, t.LastLoss, t.Ahead = syncd.LSN(d.Uint()), syncd.LSN(d.Uint()), syncd.LSN(d.Uint())
-	t.Through = d.Position()
+	t.Through, t.Sent, t.Applied = d.Position(), d.Time(), d.Time()
 	for range d.Count() {
 		if t.Open == nil {
 			t.Open = make(map[syncd.Key]sink.Open)

@@ -24,7 +24,7 @@ import (
 // It has no checksums: whoever stores it adds them.
 const (
 	fileMagic  = "syncd memory\r\n\x00\n"
-	fileFormat = 1
+	fileFormat = 2
 )
 
 // WriteTo writes the last commit to w while reads and commits go on. Nothing is locked; what the commits made meanwhile
