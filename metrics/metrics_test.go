@@ -90,6 +90,9 @@ func all() *prometheus.Registry {
 	c.Away(users, errors.New("no responders"))
 	c.Saved(now, 2*time.Second, 1<<20, nil)
 	c.Saved(now, time.Hour, 0, errors.New("disk full"))
+	if _, err := reg.Gather(); err != nil { // the first scrape makes the counters of tables that nothing was counted of
+		panic(err)
+	}
 	return reg
 }
 
@@ -131,15 +134,25 @@ syncd_parked_keys{table="public.\"Odd Name\""} 0
 syncd_parked_keys{table="public.users"} 1
 # HELP syncd_resync_repaired_total Rows put right by a list or a get, by table and kind (missing, stale, ghost, corrupt).
 # TYPE syncd_resync_repaired_total counter
+syncd_resync_repaired_total{kind="corrupt",table="public.\"Odd Name\""} 0
+syncd_resync_repaired_total{kind="corrupt",table="public.users"} 0
+syncd_resync_repaired_total{kind="ghost",table="public.\"Odd Name\""} 0
+syncd_resync_repaired_total{kind="ghost",table="public.users"} 0
+syncd_resync_repaired_total{kind="missing",table="public.\"Odd Name\""} 0
 syncd_resync_repaired_total{kind="missing",table="public.users"} 4
+syncd_resync_repaired_total{kind="stale",table="public.\"Odd Name\""} 0
+syncd_resync_repaired_total{kind="stale",table="public.users"} 0
 # HELP syncd_resync_total Resyncs ended, by table, mode and result (complete, stopped, busy, canceled, failed).
 # TYPE syncd_resync_total counter
 syncd_resync_total{mode="full",result="complete",table="public.users"} 1
 syncd_resync_total{mode="full",result="failed",table="public.users"} 1
 # HELP syncd_sidecar_applied_total Deltas that changed the cache, by table and operation.
 # TYPE syncd_sidecar_applied_total counter
+syncd_sidecar_applied_total{op="delete",table="public.\"Odd Name\""} 0
 syncd_sidecar_applied_total{op="delete",table="public.users"} 2
+syncd_sidecar_applied_total{op="truncate",table="public.\"Odd Name\""} 0
 syncd_sidecar_applied_total{op="truncate",table="public.users"} 0
+syncd_sidecar_applied_total{op="upsert",table="public.\"Odd Name\""} 0
 syncd_sidecar_applied_total{op="upsert",table="public.users"} 0
 # HELP syncd_sidecar_pending_messages Messages on the stream behind the one read last.
 # TYPE syncd_sidecar_pending_messages gauge

@@ -32,6 +32,9 @@ type Sidecar struct {
 	tables perTable[sidecarTable]
 }
 
+// repairs are the kinds of repair.
+var repairs = [...]string{"missing", "stale", "ghost", "corrupt"}
+
 type sidecarTable struct {
 	applied opCounters
 	delay   prometheus.Observer
@@ -64,12 +67,21 @@ func NewSidecar(reg prometheus.Registerer, state func() SidecarState) *Sidecar {
 			"Rows of the cache, sampled at random, that were still otherwise than Postgres has them a time after (1s, 10s, 1m, 5m), by table.", "table", "window"),
 	}
 	s.tables.make = func(table string) *sidecarTable {
+		for _, kind := range repairs {
+			s.repaired.WithLabelValues(table, kind)
+		}
 		return &sidecarTable{applied: newOpCounters(s.applied, table), delay: s.delay.WithLabelValues(table)}
 	}
 	for _, result := range []string{"saved", "failed"} {
 		s.saves.WithLabelValues(result)
 	}
-	f.state(state)
+	f.state(func() SidecarState {
+		now := state()
+		for _, t := range now.Tables {
+			s.tables.of(t.Table) // its counters are there before they count, so that the first increase is seen as one
+		}
+		return now
+	})
 	s.families = f
 	return s
 }

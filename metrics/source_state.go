@@ -14,6 +14,8 @@ type SourceState struct {
 	// Now is the moment, Sent when the last marker was sent; zero: none is known of.
 	Now, Sent time.Time
 	Epoch     syncd.Epoch
+	// SlotLimit is how many bytes of log the slot may hold before it is given up; 0: no limit.
+	SlotLimit int64
 	// Tables are the configured ones.
 	Tables []syncd.TableInfo
 }
@@ -29,8 +31,9 @@ func newSourceState(reg prometheus.Registerer, state func() SourceState) *source
 	f := families{reg: reg, role: "source"}
 	age := f.observed("gauge", "syncd_source_marker_age_seconds", "Time since the last commit marker on the stream, by whichever source; infinite where none is known of.")
 	epoch := f.observed("gauge", "syncd_source_epoch", "The epoch of the last marker: about when it began, in Unix milliseconds. It changes where the slot or the server did.")
+	limit := f.observed("gauge", "syncd_source_slot_limit_bytes", "What the slot may hold (max_slot_wal) before it is given up and every cache lists anew; 0: no limit.")
 	refused := f.observed("gauge", "syncd_source_table_refused", "1 where the table can't be synced; the log and /v1/tables of a sidecar say why.", "table")
-	reg.MustRegister(asked{[]observed{age, epoch, refused}, func(ch chan<- prometheus.Metric) {
+	reg.MustRegister(asked{[]observed{age, epoch, limit, refused}, func(ch chan<- prometheus.Metric) {
 		s := state()
 		since := math.Inf(1)
 		if !s.Sent.IsZero() {
@@ -38,6 +41,7 @@ func newSourceState(reg prometheus.Registerer, state func() SourceState) *source
 		}
 		age.send(ch, since)
 		epoch.send(ch, float64(s.Epoch))
+		limit.send(ch, float64(s.SlotLimit))
 		for _, t := range s.Tables {
 			refused.send(ch, one(t.Error != ""), t.Table.String())
 		}

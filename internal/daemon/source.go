@@ -83,7 +83,7 @@ func (s *sourcePart) setTables(c *config.Config) error {
 // state is what metrics ask for.
 func (s *sourcePart) state() metrics.SourceState {
 	m, _ := s.watch.Last()
-	return metrics.SourceState{Now: time.Now(), Sent: m.Sent, Epoch: m.Epoch, Tables: s.watch.Tables()}
+	return metrics.SourceState{Now: time.Now(), Sent: m.Sent, Epoch: m.Epoch, SlotLimit: s.config.MaxSlotWAL, Tables: s.watch.Tables()}
 }
 
 // busState says how a connection to NATS is; nil: there never was one.
