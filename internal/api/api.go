@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -104,7 +105,11 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case at.endpoint == nowhere:
-		return &failure{status: http.StatusNotFound, text: "nothing is here: /v1/tables lists the tables, /v1/tables/{TABLE}/rows/{KEY} is a row"}
+		return &failure{status: http.StatusNotFound, text: nothingAt(rawPath(r.URL))}
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Allow", methods[at.endpoint]+", OPTIONS")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
 	case !at.endpoint.allows(r.Method):
 		return &failure{status: http.StatusMethodNotAllowed, allow: methods[at.endpoint],
 			text: fmt.Sprintf("%s is not for this path: use %s", r.Method, methods[at.endpoint])}
@@ -112,12 +117,24 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := a.Access.check(r, at.endpoint); err != nil {
 		return err
 	}
+	if at.endpoint != readSeveral && sendsBody(r) {
+		return &failure{status: http.StatusBadRequest, text: "the body is not asked for: this path takes its parameters from the query, so send none"}
+	}
 	if !a.busy.enter(a.Limits.Requests) {
 		return &failure{status: http.StatusServiceUnavailable, passes: true,
 			text: fmt.Sprintf("%d requests are being answered already: try again", a.Limits.Requests)}
 	}
 	defer a.busy.leave()
 	return a.handle(w, r, at)
+}
+
+// sendsBody says whether a request has a body with something in it.
+func sendsBody(r *http.Request) bool {
+	if r.ContentLength >= 0 {
+		return r.ContentLength > 0
+	}
+	n, _ := io.ReadFull(r.Body, make([]byte, 1)) // a body that can't be read is none
+	return n > 0
 }
 
 func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,17 +23,25 @@ type Server struct {
 	TLS *tls.Config
 	// Grace is how long answers that are being written may take once the server is to stop; default 3s.
 	Grace time.Duration
+	// Connections is how many may be open at a time; default 16384.
+	Connections int
 	// Logger gets the errors of connections; nil means quiet.
 	Logger *slog.Logger
+
+	// What a client may take to send a request's head, and to take an answer that no handler gives more time; 0: the
+	// constants below.
+	head, write time.Duration
 }
 
 // The limits of what one client can take before its request is read.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 30 * time.Second
+	writeTimeout  = time.Minute
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 	maxBody       = 1 << 20
+	maxConns      = 16384
 )
 
 // Listen opens "host:port" or "unix:/path". A socket file that nobody listens on is taken over.
@@ -106,9 +115,11 @@ func (s *Server) Run(ctx context.Context) error {
 		cancel()
 		s.stop(server)
 	}()
-	l := s.Listener
+	var l net.Listener = &boundedListener{Listener: s.Listener, limit: cmp.Or(s.Connections, maxConns), tell: s.TLS == nil}
 	if s.TLS != nil {
 		l = tls.NewListener(l, server.TLSConfig)
+	} else {
+		l = jsonListener{l}
 	}
 	err := server.Serve(l)
 	broken()
@@ -127,9 +138,9 @@ func (s *Server) server(requests context.Context) *http.Server {
 	server := &http.Server{
 		Handler:           http.MaxBytesHandler(s.Handler, maxBody),
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: cmp.Or(s.head, headerTimeout),
 		ReadTimeout:       readTimeout,
-		WriteTimeout:      time.Minute,
+		WriteTimeout:      cmp.Or(s.write, writeTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
