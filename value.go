@@ -83,6 +83,9 @@ func (k kind) value(scratch, raw []byte) ([]byte, valueState) {
 		}
 	}
 	if k == plainKind || k == textKind {
+		if bytes.IndexByte(text, 0) >= 0 {
+			return nil, isOdd
+		}
 		return text, isValue
 	}
 	if v, ok := k.appendForm(scratch, text); ok {

@@ -1,6 +1,10 @@
 package sink
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/syncd-io/syncd"
+)
 
 // generation is one store of a cache: the one that is read, or the one being built beside it for a new epoch. It closes the
 // store when it was given up and its last view is closed.
@@ -54,4 +58,10 @@ func (v *heldView) Close() {
 		v.View.Close()
 		v.g.release()
 	})
+}
+
+// Find has the store's indexes used, where it has any.
+func (v *heldView) Find(t syncd.Table, f syncd.Filter, from uint64, fn func(syncd.Key, Entry) bool) bool {
+	x, ok := v.View.(Indexer)
+	return ok && x.Find(t, f, from, fn)
 }

@@ -146,6 +146,11 @@ func (a *API) look(s scope, q *readParams) (ans answer, key syncd.Key, err error
 	if ans.table, err = readable(ans.state, s.table); err != nil {
 		return ans, "", err
 	}
+	if q.search.asks() {
+		if err = q.search.resolve(&ans.table.Info, rowsParams); err != nil {
+			return ans, "", badRequest(err)
+		}
+	}
 	if s.path != "" {
 		if key, err = parseKey(s.path, &ans.table.Info); err != nil {
 			return ans, "", badRequest(err)

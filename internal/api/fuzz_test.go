@@ -12,7 +12,7 @@ import (
 // Whatever the path and the query, the answer is well formed, and an error says something.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{row42, "/v1/tables", "/v1/tables/public.users/rows", "/v1/tables/public.%22Odd%20Pairs%22/rows/a,%2C", "/v1/tables/%/rows/%", `/v1/tables/a."b/rows/"`, "/v1//", "/v1/tables/public.users/diff", "*"} {
-		for _, q := range []string{"", "min_version=0/0", "limit=5&continue=1NDI", "timeout=0s&max_age=1h", "%", "a=b;c", "continue=1", "limit=99999999999999999999"} {
+		for _, q := range []string{"", "min_version=0/0", "limit=5&continue=1NDI", "timeout=0s&max_age=1h", "%", "a=b;c", "continue=1", "limit=99999999999999999999", "id=in.(1,42)&select=name", "name=not.is.null&id=gt.1e9", "id=like.x"} {
 			f.Add(s, q)
 		}
 	}
@@ -37,11 +37,11 @@ func FuzzRequest(f *testing.F) {
 
 // A parsed query holds only what the documentation allows.
 func FuzzQuery(f *testing.F) {
-	for _, s := range []string{"", "limit=1", "limit=10001", "min_version=0/1&timeout=5m", "min_version=1-0/1-1", "continue=1NDI", "max_age=1ns", "timeout=1.5h", "limit=+1", "a;b", "%zz", "key=in.(1,2)", `key=in.((1,a),("b,c","\\""))`, "key=in.(", `key=in.("`, "key=in.()"} {
+	for _, s := range []string{"", "limit=1", "limit=10001", "min_version=0/1&timeout=5m", "min_version=1-0/1-1", "continue=1NDI", "max_age=1ns", "timeout=1.5h", "limit=+1", "a;b", "%zz", "key=in.(1,2)", `key=in.((1,a),("b,c","\\""))`, "key=in.(", `key=in.("`, "key=in.()", "a=eq.1&a=gt.2&select=a,b&limit=3"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		p, err := parseRead(query, rowsParams)
+		p, err := parseSearch(query)
 		if err != nil {
 			if err.Error() == "" {
 				t.Fatal("an error without words")

@@ -66,6 +66,15 @@ func (a *API) lookAt(p *part, view sink.View, q *readParams) (err error) {
 	if p.ans.table, err = readable(p.ans.state, p.table); err != nil {
 		return err
 	}
+	if p.page.search.asks() {
+		known := rowsParams
+		if p.name != "" {
+			known = nil
+		}
+		if err := p.page.search.resolve(&p.ans.table.Info, known); err != nil {
+			return badRequest(err)
+		}
+	}
 	if p.keys == nil {
 		p.ans.through = throughOfTable(p.ans.table)
 	} else if err := p.fitKeys(); err != nil {
@@ -149,6 +158,7 @@ func (p *part) read(v sink.View, first string) result {
 		if e.Row == nil {
 			missing = append(missing, k.Values())
 		} else {
+			e.Row = p.page.search.row(e.Row)
 			res.rows = append(res.rows, e.Row)
 		}
 		res.hash = res.hash*31 + syncd.RowDigest(k, e.Row)
@@ -191,7 +201,7 @@ func (a *API) setAllHeaders(h http.Header, s *several) {
 
 // listKeys answers ?key=in.(…): the rows under these keys, in the order of the list, and the keys that have none.
 func (a *API) listKeys(w http.ResponseWriter, r *http.Request, t syncd.Table, q *readParams) error {
-	s, err := a.openAll(w, r, []part{{table: t, keys: q.keys}}, q)
+	s, err := a.openAll(w, r, []part{{table: t, keys: q.keys, page: readParams{search: q.search}}}, q)
 	if err != nil {
 		return err
 	}

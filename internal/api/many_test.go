@@ -154,7 +154,7 @@ func TestReadsThatAreRefused(t *testing.T) {
 		{"", one(`{"table":"public.users","limit":0}`), 400, "limit"},
 		{"", one(`{"table":"public.users","limit":1.5}`), 400, "limit"},
 		{"", one(`{"table":"public.users","continue":"zz"}`), 400, "continue"},
-		{"", one(`{"table":"public.users","keys":[["1"]],"limit":1}`), 400, "neither limit"},
+		{"", one(`{"table":"public.users","keys":[["1"]],"limit":1}`), 400, "neither filter"},
 		{"", one(`{"table":"public.users","keys":[[]]}`), 400, "keys[0]"},
 		{"", one(`{"table":"public.users","keys":["1"]}`), 400, "keys"},
 		{"", one(`{"table":"public.users","keys":[[null]]}`), 400, "null"},

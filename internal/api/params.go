@@ -30,6 +30,7 @@ type readParams struct {
 	after   syncd.Key  // the key that the page before ended with
 	started bool       // after is set
 	keys    [][]string // the values of each key of key=in.(…); nil: not given
+	search  search
 }
 
 // minVersion is what min_version asks for: a position, or an LSN alone, which is one of the epoch that the cache is in
@@ -42,7 +43,7 @@ type minVersion struct {
 
 var (
 	rowParams  = []string{"min_version", "timeout", "max_age"}
-	rowsParams = []string{"key", "limit", "continue", "min_version", "timeout", "max_age"}
+	rowsParams = []string{"key", "select", "limit", "continue", "min_version", "timeout", "max_age"}
 )
 
 // parseRead reads the query of a read that takes the given parameters.
@@ -64,6 +65,9 @@ func parseRead(query string, known []string) (readParams, error) {
 			p.started = true
 		case "key":
 			p.keys, err = parseKeyList(value)
+		case "select":
+			p.search.columns = value
+			p.search.selects = true
 		}
 		return err
 	})

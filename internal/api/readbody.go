@@ -24,10 +24,26 @@ type readRequest struct {
 
 // readItem asks for rows under keys, or for a page as GET …/rows gives it.
 type readItem struct {
-	Table    string        `json:"table"`
-	Keys     *[][]keyValue `json:"keys"`
-	Limit    *int          `json:"limit"`
-	Continue *string       `json:"continue"`
+	Table    string                `json:"table"`
+	Keys     *[][]keyValue         `json:"keys"`
+	Filter   map[string]conditions `json:"filter"` // by column, as in a query
+	Select   *string               `json:"select"`
+	Limit    *int                  `json:"limit"`
+	Continue *string               `json:"continue"`
+}
+
+// conditions are one condition on a column, or several in a list.
+type conditions []string
+
+func (c *conditions) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*c = make(conditions, 1)
+		return json.Unmarshal(b, &(*c)[0])
+	}
+	if json.Unmarshal(b, (*[]string)(c)) != nil || len(*c) == 0 {
+		return fmt.Errorf("%s is no condition on a column: want a text such as \"eq.7\", or a list of them", cut(b))
+	}
+	return nil
 }
 
 // keyValue is a value of a key: a JSON text, or a number or truth value as it is written.
@@ -118,9 +134,18 @@ func (i *readItem) part() (p part, err error) {
 		return p, err
 	}
 	p.page.limit = defaultLimit
+	if i.Select != nil {
+		p.page.search.columns, p.page.search.selects = *i.Select, true
+	}
+	for column, all := range i.Filter {
+		if p.page.search.conditions == nil {
+			p.page.search.conditions = make(map[string][]string, len(i.Filter))
+		}
+		p.page.search.conditions[column] = all
+	}
 	if i.Keys != nil {
-		if i.Limit != nil || i.Continue != nil {
-			return p, errors.New("keys go with neither limit nor continue: all rows under them are sent")
+		if i.Limit != nil || i.Continue != nil || len(i.Filter) > 0 {
+			return p, errors.New("keys go with neither filter, limit nor continue: all rows under them are sent")
 		}
 		p.keys, err = keyValues(*i.Keys)
 		return p, err

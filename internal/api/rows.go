@@ -53,6 +53,19 @@ func readOf(r *http.Request, at route, known []string) (syncd.Table, readParams,
 	return t, q, nil
 }
 
+// searchOf reads what a read of a table's rows is of.
+func searchOf(r *http.Request, at route) (syncd.Table, readParams, error) {
+	t, err := parseTable(at.table)
+	if err != nil {
+		return t, readParams{}, badRequest(err)
+	}
+	q, err := parseSearch(r.URL.RawQuery)
+	if err != nil {
+		return t, q, badRequest(err)
+	}
+	return t, q, nil
+}
+
 // writeTagged writes a body under its entity tag, or 304 where the client has it.
 func writeTagged(w http.ResponseWriter, r *http.Request, etag string, body []byte) {
 	h := w.Header()
@@ -104,7 +117,7 @@ func matches(header []string, etag string) bool {
 
 // listRows answers with one page of a table, all of one commit, in the order of the keys' hashes.
 func (a *API) listRows(w http.ResponseWriter, r *http.Request, at route) error {
-	t, q, err := readOf(r, at, rowsParams)
+	t, q, err := searchOf(r, at)
 	if err != nil {
 		return err
 	}
@@ -140,7 +153,7 @@ func readPage(v sink.View, t syncd.Table, q *readParams) page {
 		from = q.after.Hash()
 	}
 	var last syncd.Key
-	v.Rows(t, from, func(k syncd.Key, e sink.Entry) bool {
+	sink.Matching(v, t, q.search.filter, from, func(k syncd.Key, e sink.Entry) bool {
 		if q.started && k.Hash() == from && k <= q.after {
 			return true
 		}
@@ -148,8 +161,9 @@ func readPage(v sink.View, t syncd.Table, q *readParams) page {
 			p.next = continueToken(last)
 			return false
 		}
-		p.rows = append(p.rows, e.Row)
-		p.digest = p.digest*31 + syncd.RowDigest(k, e.Row)
+		row := q.search.row(e.Row)
+		p.rows = append(p.rows, row)
+		p.digest = p.digest*31 + syncd.RowDigest(k, row)
 		last = k
 		return true
 	})

@@ -90,7 +90,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/v1/tables/public.users/rows/42?max_age=100ms", 503, []string{"250ms old"}},
 		{"GET", "/v1/tables/public.users/rows?limit=0", 400, []string{"limit"}},
 		{"GET", "/v1/tables/public.users/rows?limit=-1", 400, []string{"limit"}},
-		{"GET", "/v1/tables/public.users/rows?email=eq.a", 400, []string{"email", "key, limit, continue, min_version"}},
+		{"GET", "/v1/tables/public.users/rows?email=eq.a", 400, []string{"email", "key, select, limit, continue, min_version"}},
 		{"GET", "/v1/tables/public.users/rows?continue=nonsense", 400, []string{"continue"}},
 		{"POST", "/v1/tables/public.users/rows/42", 405, []string{"GET, HEAD"}},
 		{"GET", "/v1/tables/public.users/resync", 405, []string{"POST"}},
