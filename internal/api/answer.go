@@ -297,16 +297,23 @@ func tableAge(st *sink.State, ts *sink.TableState, now time.Time) time.Duration 
 // setHeaders says how fresh and how true the answer is. Syncd-Verified-Age is left out where the table was never proved.
 func (a *API) setHeaders(h http.Header, ans *answer) {
 	now := a.now()
+	setFreshness(h, ans.through, tableAge(ans.state, ans.table, now), ans.table.Verified.At, now)
+}
+
+func setFreshness(h http.Header, through syncd.Position, old time.Duration, verified, now time.Time) {
 	values := make([]string, 3)
 	b := make([]byte, 0, 64)
-	b = ans.through.Append(b)
+	b = through.Append(b)
 	v := len(b)
-	b = appendSeconds(b, tableAge(ans.state, ans.table, now))
+	b = appendSeconds(b, old)
+	a := len(b)
+	if !verified.IsZero() {
+		b = appendSeconds(b, max(now.Sub(verified), 0))
+	}
 	text := string(b)
-	values[0], values[1] = text[:v], text[v:]
+	values[0], values[1], values[2] = text[:v], text[v:a], text[a:]
 	h["Syncd-Version"], h["Syncd-Age"] = values[0:1:1], values[1:2:2]
-	if at := ans.table.Verified.At; !at.IsZero() {
-		values[2] = string(appendSeconds(b[:0], max(now.Sub(at), 0)))
+	if !verified.IsZero() {
 		h["Syncd-Verified-Age"] = values[2:3:3]
 	}
 }

@@ -149,11 +149,16 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 		return a.listTables(w, r)
 	case status:
 		return a.getStatus(w, r)
+	case openAPI:
+		return a.getOpenAPI(w, r)
 	case healthz:
 		return a.getHealth(w, r, nil)
 	case readyz:
 		return a.getHealth(w, r, a.Node.Ready())
 	case metrics:
+		if err := noParams(r); err != nil {
+			return err
+		}
 		a.metrics.ServeHTTP(w, r)
 		return nil
 	case explainKey:

@@ -201,10 +201,11 @@ type rig struct {
 	resync *fakeResync
 	node   *fakeNode
 	clock  time.Time
+	t      testing.TB
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{cache: newFakeCache(), marks: &fakeMarks{}, resync: &fakeResync{report: &resync.Report{Table: "public.users"}}, node: &fakeNode{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	r := &rig{t: t, cache: newFakeCache(), marks: &fakeMarks{}, resync: &fakeResync{report: &resync.Report{Table: "public.users"}}, node: &fakeNode{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	r.API = New(Options{Cache: r.cache, Resync: r.resync, Node: r.node, Marks: r.marks, Gatherer: prometheus.NewRegistry()})
 	r.API.now = func() time.Time { return r.clock }
 	r.cache.commit(func(v *fakeView) {
@@ -242,6 +243,7 @@ func (r *rig) serveOne(req *http.Request, header ...string) *httptest.ResponseRe
 	}
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, req)
+	checkDescribed(r.t, req, w.Code)
 	return w
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
@@ -189,14 +190,15 @@ func (res *result) write(b *bufio.Writer) {
 
 // setAllHeaders says how fresh and how true an answer of several parts is: as the least fresh and least true of them.
 func (a *API) setAllHeaders(h http.Header, s *several) {
-	worst := s.parts[0].ans
-	for _, p := range s.parts[1:] {
-		if p.ans.table.Verified.At.Before(worst.table.Verified.At) {
-			worst = p.ans
+	now := a.now()
+	old, verified := time.Duration(0), s.parts[0].ans.table.Verified.At
+	for _, p := range s.parts {
+		old = max(old, tableAge(p.ans.state, p.ans.table, now))
+		if at := p.ans.table.Verified.At; at.Before(verified) {
+			verified = at
 		}
 	}
-	worst.through = s.through
-	a.setHeaders(h, &worst)
+	setFreshness(h, s.through, old, verified, now)
 }
 
 // listKeys answers ?key=in.(…): the rows under these keys, in the order of the list, and the keys that have none.

@@ -16,6 +16,7 @@ var paths = [...]string{
 	status:      "/v1/status",
 	tables:      "/v1/tables",
 	readSeveral: "/v1/read",
+	openAPI:     "/v1/openapi.json",
 	rows:        "/v1/tables/{TABLE}/rows",
 	row:         "/v1/tables/{TABLE}/rows/{KEY}",
 	resyncTable: "/v1/tables/{TABLE}/resync",

@@ -26,6 +26,7 @@ const (
 	diffTable
 	explainKey
 	readSeveral
+	openAPI
 )
 
 // methods says what each endpoint takes, as an Allow header lists it.
@@ -42,6 +43,7 @@ var methods = [...]string{
 	diffTable:   "GET",
 	explainKey:  "GET",
 	readSeveral: "POST",
+	openAPI:     "GET, HEAD",
 }
 
 func (e endpoint) allows(method string) bool {
@@ -100,13 +102,14 @@ func parseRoute(path string) (route, error) {
 }
 
 var fixedPaths = map[string]endpoint{
-	"/":          statusPage,
-	"/healthz":   healthz,
-	"/readyz":    readyz,
-	"/metrics":   metrics,
-	"/v1/status": status,
-	"/v1/tables": tables,
-	"/v1/read":   readSeveral,
+	"/":                statusPage,
+	"/v1/openapi.json": openAPI,
+	"/healthz":         healthz,
+	"/readyz":          readyz,
+	"/metrics":         metrics,
+	"/v1/status":       status,
+	"/v1/tables":       tables,
+	"/v1/read":         readSeveral,
 }
 
 // parseTable reads the table's segment of a path.

@@ -87,7 +87,10 @@ func (a *API) getStatus(w http.ResponseWriter, r *http.Request) error {
 }
 
 // getHealth answers a probe: notReady says why traffic should go elsewhere.
-func (a *API) getHealth(w http.ResponseWriter, _ *http.Request, notReady error) error {
+func (a *API) getHealth(w http.ResponseWriter, r *http.Request, notReady error) error {
+	if err := noParams(r); err != nil {
+		return err
+	}
 	if notReady != nil {
 		return &failure{status: http.StatusServiceUnavailable, passes: true, text: notReady.Error()}
 	}
