@@ -37,7 +37,7 @@ var operations = []operation{
 	{endpoint: tables, id: "listTables", summary: "What there is to read.", answer: "Tables", statuses: []int{400, 503}},
 	{endpoint: row, id: "getRow", summary: "One row, the very bytes of row_to_json.", params: rowParams, answer: "Row", read: true, etag: true,
 		statuses: []int{304, 400, 404, 503, 504}},
-	{endpoint: rows, id: "listRows", summary: "A page of rows, or with key= the rows under these keys; all of one commit.", params: rowsParams, answer: "Rows",
+	{endpoint: rows, id: "listRows", summary: "A page of rows, or with key= the rows under these keys; all of one commit.", params: rowsParams, columns: true, answer: "Rows",
 		read: true, etag: true, statuses: []int{304, 400, 404, 503, 504}},
 	{endpoint: readSeveral, id: "read", summary: "Keys and pages of several tables, all of one commit.", params: rowParams, body: "Reads", answer: "Results",
 		read: true, statuses: []int{400, 403, 404, 413, 415, 503, 504}},
@@ -95,8 +95,11 @@ func schemas() node {
 // readProperties describe what one read of POST /v1/read may hold.
 func readProperties(values node) node {
 	return node{
-		"table":    node{"type": "string", "description": "as SQL writes it, schema.table"},
-		"keys":     node{"type": "array", "items": values, "description": "each key's values, in key order; absent: a page"},
+		"table": node{"type": "string", "description": "as SQL writes it, schema.table"},
+		"keys":  node{"type": "array", "items": values, "description": "each key's values, in key order; absent: a page"},
+		"filter": node{"type": "object", "description": "a condition, or several, by column; not beside keys",
+			"additionalProperties": node{"type": []string{"string", "array"}, "items": node{"type": "string"}}},
+		"select":   node{"type": "string", "description": "the columns wanted, joined by commas"},
 		"limit":    node{"type": "integer", "minimum": 1},
 		"continue": node{"type": "string"},
 	}
@@ -107,6 +110,7 @@ var parameters = map[string]node{
 	"min_version":   {"schema": node{"type": "string"}, "description": "a Postgres LSN or an earlier answer's version: wait until the cache is there", "example": "0/16B3748"},
 	"timeout":       {"schema": node{"type": "string", "default": defaultTimeout.String()}, "description": "how long that may take, a Go duration of at most 5m", "example": "500ms"},
 	"max_age":       {"schema": node{"type": "string"}, "description": "503 rather than an answer older than this Go duration", "example": "30s"},
+	"select":        {"schema": node{"type": "string"}, "description": "the columns wanted, in the order wanted, joined by commas", "example": "id,name"},
 	"limit":         {"schema": node{"type": "integer", "minimum": 1, "default": defaultLimit}, "description": fmt.Sprintf("rows at most; more than %d is cut to it", maxLimit)},
 	"continue":      {"schema": node{"type": "string"}, "description": "what the page before answered as continue"},
 	"key":           {"schema": node{"type": "string"}, "description": "in.(1,2), or in.((1,a),(2,b)) where the key has several columns; goes with neither limit nor continue", "example": "in.(7,42)"},

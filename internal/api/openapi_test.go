@@ -73,7 +73,7 @@ func (o *operation) target() string {
 func TestEveryParameterIsDescribed(t *testing.T) {
 	r := newRig(t)
 	doc := served(t, r)
-	examples := map[string]string{"min_version": "0/1", "timeout": "1s", "max_age": "1h", "limit": "5", "continue": continueToken("1"), "key": "in.(1)", "mode": "full", "approve_prune": "true"}
+	examples := map[string]string{"min_version": "0/1", "timeout": "1s", "max_age": "1h", "limit": "5", "continue": continueToken("1"), "key": "in.(1)", "select": "id", "mode": "full", "approve_prune": "true"}
 	for i := range operations {
 		o := &operations[i]
 		var names []string
@@ -85,6 +85,10 @@ func TestEveryParameterIsDescribed(t *testing.T) {
 		_, list, _ := strings.Cut(knownParams(names), " ")
 		w := r.ask(o, "?nonsense=1", `{"reads":[{"table":"public.users"}]}`)
 		wantStatus(t, w, 400, "nonsense", list)
+		r.cache.commit(func(v *fakeView) { v.state.Tables[users].Info.Columns = []string{"id", "name"} })
+		if o.columns {
+			wantStatus(t, r.ask(o, "?name=eq.Ann", ""), 200)
+		}
 		for _, name := range names {
 			value, ok := examples[name]
 			if !ok {
