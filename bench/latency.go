@@ -175,24 +175,23 @@ func (r *rig) cached(ctx context.Context, o options) (quantiles, error) {
 		return quantiles{}, err
 	}
 	defer conn.Close()
-	watched := &watched{Stream: &bus.Stream{Conn: conn, Name: "latency"}, samples: &samples{}, commits: make(chan commit, 1<<16)}
+	w := &watched{Stream: &bus.Stream{Conn: conn, Name: "latency"}, samples: &samples{}, committed: map[syncd.Position]time.Time{}}
 	cache, err := sidecar.Open(sidecar.Config{Name: "latency", NewStore: func() (sink.Store, error) {
-		return memory.New(memory.Options{}), nil
-	}}, watched, &bus.Client{Conn: conn, Name: "latency"})
+		return &watchedStore{memory.New(memory.Options{}), w}, nil
+	}}, w, &bus.Client{Conn: conn, Name: "latency"})
 	if err != nil {
 		return quantiles{}, err
 	}
 	running, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { err = cache.Run(running) })
-	wait.Go(func() { watched.run(running, cache.Cache()) })
-	load := r.loadWhenReady(ctx, cache, watched, o)
+	load := r.loadWhenReady(ctx, cache, w, o)
 	stop()
 	wait.Wait()
 	if err = errors.Join(load, cache.Close(), source.stop()); err != nil {
 		return quantiles{}, err
 	}
-	return watched.samples.quantiles()
+	return w.samples.quantiles()
 }
 
 // source starts a source whose process carries NATS, and gives its URL.
@@ -224,17 +223,13 @@ func (r *rig) loadWhenReady(ctx context.Context, cache *sidecar.Sidecar, w *watc
 	return r.load(ctx, o)
 }
 
-// commit is one transaction of a flush that the cache was handed.
-type commit struct {
-	at        syncd.Position
-	committed time.Time
-}
-
-// watched is a stream that takes note of the commits it hands out.
+// watched is a stream that takes note of the commits it hands out, until a store has made them visible.
 type watched struct {
 	*bus.Stream
 	samples *samples
-	commits chan commit
+
+	mu        sync.Mutex
+	committed map[syncd.Position]time.Time
 }
 
 // Subscribe wraps the subscription.
@@ -251,23 +246,32 @@ type watchedSubscription struct {
 // Next hands a message on.
 func (s *watchedSubscription) Next(ctx context.Context) (syncd.Message, error) {
 	m, err := s.Subscription.Next(ctx)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
 	for i := range m.Deltas {
-		s.w.commits <- commit{m.Deltas[i].Version.Position(), m.Deltas[i].Committed}
+		s.w.committed[m.Deltas[i].Version.Position()] = m.Deltas[i].Committed
 	}
 	return m, err
 }
 
-// run takes each commit's delay once the cache that is read has passed it.
-func (w *watched) run(ctx context.Context, cache *sink.Cache) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case c := <-w.commits:
-			if cache.Wait(ctx, c.at) != nil {
-				return
-			}
-			w.samples.add(c.committed, time.Now())
+// watchedStore takes each commit's delay when its rows can be read.
+type watchedStore struct {
+	*memory.Store
+	w *watched
+}
+
+// Commit makes a batch visible.
+func (s *watchedStore) Commit(b *sink.Batch) error {
+	err := s.Store.Commit(b)
+	now := time.Now()
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	for i := range b.Writes {
+		at := b.Writes[i].Entry.Version.Position()
+		if c, ok := s.w.committed[at]; ok {
+			s.w.samples.add(c, now)
+			delete(s.w.committed, at)
 		}
 	}
+	return err
 }
