@@ -6,9 +6,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -17,10 +19,14 @@ type event struct {
 	Elapsed                                   float64
 }
 
+// slowSeconds is from how long on a test is named among the slow ones.
+const slowSeconds = 10
+
 type key struct{ pkg, test string }
 
 func main() {
 	var passed, failed, skipped int
+	var slow []event
 	output := map[key]*strings.Builder{}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 64<<20)
@@ -50,6 +56,9 @@ func main() {
 				finish(e, text(output[k]), &failed)
 				break
 			}
+			if e.Elapsed >= slowSeconds {
+				slow = append(slow, e)
+			}
 			switch e.Action {
 			case "pass":
 				passed++
@@ -68,6 +77,10 @@ func main() {
 	if err := in.Err(); err != nil {
 		fmt.Println("read the tests' output:", err)
 		failed++
+	}
+	slices.SortFunc(slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range slow[:min(len(slow), 12)] {
+		fmt.Printf("slow %5.1fs %s %s\n", e.Elapsed, e.Package, e.Test)
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	if passed == 0 || failed+skipped > 0 {
