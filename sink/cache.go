@@ -33,7 +33,9 @@ type Options struct {
 	Store Store
 	// New makes an empty store, for the cache of a new epoch to be built beside the one that is read. nil: a new epoch
 	// begins again in Store, whose tables are then not served until they were listed.
-	New      func() (Store, error)
+	New func() (Store, error)
+	// History bounds what is kept of the last commits, for readers that follow them.
+	History  HistoryLimits
 	Observer Observer         // nil: nobody is told
 	Log      *slog.Logger     // nil: quiet
 	Now      func() time.Time // nil: time.Now
@@ -53,7 +55,12 @@ type Cache struct {
 	building *generation
 	scratch  map[syncd.Key]int
 	writes   []Write
+	olds     []before
 	judged   judged
+
+	// turn is odd while a commit is being made, from before it can be seen until the history has it.
+	turn    atomic.Uint64
+	history *History
 
 	serving atomic.Pointer[generation]
 	newest  atomic.Pointer[State] // the state of the building generation, else of the serving one
@@ -81,6 +88,7 @@ func New(o Options) *Cache {
 	}
 	g := &generation{Store: o.Store}
 	c.serving.Store(g)
+	c.history = newHistory(o.History, g.State())
 	c.publish(g)
 	return c
 }
@@ -107,6 +115,30 @@ func (c *Cache) View() View {
 			return nil
 		}
 	}
+}
+
+// History gives the last commits of the cache that is read.
+func (c *Cache) History() *History { return c.history }
+
+// lookTries is how often a view and its mark are taken without waiting for who changes the cache.
+const lookTries = 4
+
+// Look gives a view as View does, and its commit's mark in the history. Where commits follow closely on each other it waits for
+// one of them.
+func (c *Cache) Look() (View, Mark) {
+	for range lookTries {
+		turn := c.turn.Load()
+		m, _ := c.history.Head()
+		v := c.View()
+		if turn%2 == 0 && c.turn.Load() == turn || v == nil {
+			return v, m
+		}
+		v.Close()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, _ := c.history.Head()
+	return c.View(), m
 }
 
 // Store gives the store that is read now, for a checkpoint of it. It must not be changed. A new epoch puts another in its
@@ -196,16 +228,22 @@ func (c *Cache) publish(g *generation) {
 }
 
 // change begins a change of the newest generation. The caller holds mu until it was committed or given up.
-func (c *Cache) change() *change { return newChange(c.current().Store, c.writes[:0]) }
+func (c *Cache) change() *change { return newChange(c.current().Store, c.writes[:0], c.olds[:0]) }
 
 // commit makes a change of the newest generation visible. The caller holds mu.
 func (c *Cache) commit(ch *change) error {
+	c.turn.Add(1)
+	defer c.turn.Add(1)
 	if err := ch.commit(); err != nil {
 		return fmt.Errorf("commit to the store: %w", err)
 	}
+	if c.building == nil {
+		c.history.add(ch)
+	}
 	clear(ch.batch.Writes)
-	if c.writes = ch.batch.Writes; cap(c.writes) > maxScratch {
-		c.writes = nil
+	clear(ch.before)
+	if c.writes, c.olds = ch.batch.Writes, ch.before; cap(c.writes) > maxScratch {
+		c.writes, c.olds = nil, nil
 	}
 	c.publish(c.current())
 	c.swap()
@@ -225,12 +263,16 @@ func (c *Cache) swap() {
 	}
 	old := c.serving.Swap(c.building)
 	c.building = nil
+	c.history.resetAll(c.serving.Load().State(), newEpoch)
 	c.log.Info("the new epoch's cache is complete and is read from now on", "position", c.State().Cursor.Position)
 	c.changed.wake()
 	if err := old.retire(); err != nil {
 		c.log.Warn("close the store of the old epoch", "error", err)
 	}
 }
+
+// newEpoch is why all tables are to be read anew when another generation is read.
+const newEpoch = "a new epoch's cache is read from now on"
 
 // listed says whether every table that can be was listed.
 func (s *State) listed() bool {

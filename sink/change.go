@@ -12,10 +12,13 @@ type change struct {
 	store Store
 	state *State
 	batch Batch
+	// before is what each of the batch's writes replaces, and resets why tables are to be read anew: for the history.
+	before []before
+	resets map[syncd.Table]string
 }
 
-// newChange begins a change of a store. buffer is space for its writes, empty.
-func newChange(s Store, buffer []Write) *change {
+// newChange begins a change of a store. writes and olds are space for its writes, empty.
+func newChange(s Store, writes []Write, olds []before) *change {
 	old := s.State()
 	st := *old
 	st.Tables = make(map[syncd.Table]*TableState, len(old.Tables))
@@ -24,7 +27,7 @@ func newChange(s Store, buffer []Write) *change {
 		states = append(states, *t)
 		st.Tables[name] = &states[len(states)-1]
 	}
-	return &change{store: s, state: &st, batch: Batch{Writes: buffer}}
+	return &change{store: s, state: &st, batch: Batch{Writes: writes}, before: olds}
 }
 
 // commit makes the change visible.
@@ -88,17 +91,31 @@ func (c *tableChange) load(k syncd.Key) (Entry, bool, error) {
 	return c.store.Load(c.name, k)
 }
 
-func (c *tableChange) put(k syncd.Key, e Entry) { c.write(Write{Table: c.name, Key: k, Entry: e}) }
+// put sets an entry in the place of old.
+func (c *tableChange) put(k syncd.Key, e, old Entry) {
+	c.write(Write{Table: c.name, Key: k, Entry: e}, before{row: old.Row})
+}
 
-func (c *tableChange) remove(k syncd.Key) { c.write(Write{Table: c.name, Key: k, Remove: true}) }
+// remove takes the entry old away.
+func (c *tableChange) remove(k syncd.Key, old Entry) {
+	c.write(Write{Table: c.name, Key: k, Remove: true}, before{row: old.Row})
+}
 
-func (c *tableChange) write(w Write) {
+func (c *tableChange) write(w Write, b before) {
 	if i, ok := c.pending[w.Key]; ok {
-		c.batch.Writes[i] = w
+		c.batch.Writes[i] = w // what was there before the first write stays what is replaced
 		return
 	}
 	c.pending[w.Key] = len(c.batch.Writes)
-	c.batch.Writes = append(c.batch.Writes, w)
+	c.batch.Writes, c.before = append(c.batch.Writes, w), append(c.before, b)
+}
+
+// reset says that a table's rows are replaced, and not one by one.
+func (c *change) reset(name syncd.Table, why string) {
+	if c.resets == nil {
+		c.resets = map[syncd.Table]string{}
+	}
+	c.resets[name] = why
 }
 
 // own makes sure that Open is this change's own.

@@ -122,7 +122,7 @@ func (a *tableApplier) take(d *syncd.Delta, e Entry) error {
 		}
 	}
 	a.remember(d, e)
-	a.put(d.Key, next)
+	a.put(d.Key, next, e)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func unfit(d *syncd.Delta) string {
 // of a get or of a resync, settles it. The other keys go on.
 func (a *tableApplier) park(d *syncd.Delta, e Entry, why string) {
 	a.remember(d, e)
-	a.put(d.Key, Entry{Row: e.Row, Version: d.Version, XID: d.XID, Pending: true})
+	a.put(d.Key, Entry{Row: e.Row, Version: d.Version, XID: d.XID, Pending: true}, e)
 	if a.Listed {
 		a.open(d.Key, Open{Deltas: []Seen{{d.Version, d.XID}}, Reason: why, Parked: true, Since: a.flush.cache.now()})
 	}
@@ -260,7 +260,7 @@ func (a *tableApplier) truncate(d *syncd.Delta) error {
 	gone := func(k syncd.Key, e Entry) {
 		switch a.flush.cache.gate.delta(a.TableState, e, true, d).Decision {
 		case Take:
-			a.remove(k)
+			a.remove(k, e)
 		case Undecided:
 			a.open(k, Open{Deltas: []Seen{{d.Version, d.XID}}, Reason: "it can't be told whether a list had seen the TRUNCATE", Since: a.flush.cache.now()})
 		}

@@ -192,7 +192,7 @@ func (c *Cache) sweepFrom(name syncd.Table, from uint64) (next uint64, more bool
 		if _, marked := t.Open[k]; e.Pending && !marked && t.Listed {
 			t.open(k, Open{Deltas: []Seen{{e.Version, e.XID}}, Reason: "its delta came before its table was listed", Since: c.now()})
 		} else if e.Row == nil && !e.Pending && covers(t.Floor, e) {
-			t.remove(k)
+			t.remove(k, e)
 		}
 		return true
 	})

@@ -105,9 +105,12 @@ func (c *Cache) begin(e syncd.Epoch) error {
 		c.building = nil
 	}
 	if serving := c.serving.Load(); c.create == nil || !serving.State().serves() {
+		c.turn.Add(1)
+		defer c.turn.Add(1)
 		if err := serving.Commit(&Batch{State: fresh, Drop: names(serving.State())}); err != nil {
 			return err
 		}
+		c.history.resetAll(serving.State(), newEpoch)
 		c.publish(serving)
 		return nil
 	}

@@ -147,14 +147,15 @@ func (j *judge) judge(k syncd.Key, row []byte) error {
 	_, isOpen := j.Open[k]
 	switch {
 	case v.Decision == Take:
-		j.put(k, next)
+		j.write(Write{Table: j.name, Key: k, Entry: next}, before{e.Row, v.Kind})
 	case v.Decision == Agree && has && (isOpen || !j.Listed):
-		j.put(k, next) // from now on it is known to be as new as this
+		j.put(k, next, e) // from now on it is known to be as new as this
 	case v.Decision == Undecided:
 		j.open(k, Open{Snaps: []*syncd.Snapshot{j.snap}, Reason: "it can't be told whether the list's state is newer", Since: j.cache.now()})
 	case !j.Listed && e.Pending && e.Row == nil && row != nil:
+		old := e
 		e.Row = row // an older state to serve until the newer is fetched
-		j.put(k, e)
+		j.put(k, e, old)
 	}
 	if isOpen {
 		return j.settle(k, v)

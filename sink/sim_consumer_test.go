@@ -57,12 +57,13 @@ func (f *flaky) Digest(t syncd.Table, bits int) ([]syncd.Totals, syncd.Epoch, er
 // simulation is the whole.
 type simulation struct {
 	*upstream
-	store  *flaky
-	cache  *sink.Cache
-	feed   *sink.Feed
-	sub    *subscription // the feed's
-	rules  func(*sink.Cache)
-	reader reader
+	store    *flaky
+	cache    *sink.Cache
+	feed     *sink.Feed
+	sub      *subscription // the feed's
+	rules    func(*sink.Cache)
+	reader   reader
+	follower follower
 
 	lists   []*list
 	answers []answer
@@ -75,7 +76,7 @@ type simulation struct {
 
 func newSimulation(d dice, m mix) *simulation {
 	s := &simulation{upstream: newUpstream(d, m), reader: reader{}}
-	s.reader.s = s
+	s.reader.s, s.follower.s = s, s
 	s.store = s.newStore().(*flaky)
 	s.boot()
 	return s
@@ -105,6 +106,8 @@ func (s *simulation) boot() {
 		Store: s.store,
 		New:   func() (sink.Store, error) { return s.newStore(), nil },
 		Now:   func() time.Time { return time.Unix(1_764_534_000, 0) },
+		// So little is kept that who is slow finds it forgotten.
+		History: sink.HistoryLimits{Commits: 4, Bytes: 20000},
 	})
 	if s.rules != nil {
 		s.rules(s.cache)
@@ -508,6 +511,7 @@ func (s *simulation) spoil() {
 		s.bad("spoil: %v", err)
 	}
 	s.spoilt++
+	s.follower.spoil(at)
 	s.note("t%d/%d is spoilt", at.table, at.key)
 }
 

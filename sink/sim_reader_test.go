@@ -36,6 +36,7 @@ func (r *reader) found(_ syncd.Table, found []sink.Finding) {
 
 // check looks at all that can be read now.
 func (r *reader) check() {
+	r.s.follower.check()
 	v := r.s.cache.View()
 	defer v.Close()
 	at := v.State().Cursor.Position

@@ -90,6 +90,35 @@ type TableState struct {
 	Rows int
 }
 
+// Complete says how far all rows of a table are complete: its Through, or just below the first change whose row is not known yet.
+func (t *TableState) Complete() syncd.Position {
+	p := t.Through
+	for _, o := range t.Open {
+		p = o.below(p)
+	}
+	return p
+}
+
+// CompleteAt says the same of the row under a key.
+func (t *TableState) CompleteAt(k syncd.Key) syncd.Position {
+	if len(t.Open) == 0 {
+		return t.Through
+	}
+	o := t.Open[k]
+	return o.below(t.Through)
+}
+
+// below gives p, or what lies just below the first change in question.
+func (o *Open) below(p syncd.Position) syncd.Position {
+	for _, d := range o.Deltas {
+		before := syncd.Position{Epoch: d.Version.Epoch, LSN: d.Version.LSN - 1}
+		if d.Version.LSN > 0 && before.Compare(p) < 0 {
+			p = before
+		}
+	}
+	return p
+}
+
 // State is what a cache knows beside its entries. It is stored with them, in one commit.
 type State struct {
 	// Cursor is the last marker applied; Cursor.Position is through where everything is in.

@@ -28,6 +28,7 @@ func (c *Cache) SetTables(infos []syncd.TableInfo) error {
 	}
 	for name := range gone {
 		delete(ch.state.Tables, name)
+		ch.reset(name, "the table is not kept any more")
 		ch.batch.Drop = append(ch.batch.Drop, name)
 		changed = true
 	}
@@ -53,9 +54,11 @@ func (c *change) setTable(info syncd.TableInfo) bool {
 		return false
 	case t.Info.Error != "" || info.Error != "" || !slices.Equal(t.Info.Key, info.Key):
 		c.batch.Drop = append(c.batch.Drop, info.Table)
+		c.reset(info.Table, "the table begins anew: its key changed, or it was refused or mended")
 		c.state.Tables[info.Table] = c.freshTable(info)
 	default:
 		t.Info = info
+		c.reset(info.Table, "the table's columns changed")
 		c.altered(t, c.state.Cursor.Position.LSN, "the table's shape changed")
 	}
 	return true

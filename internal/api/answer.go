@@ -155,9 +155,9 @@ func (a *API) look(s scope, q *readParams) (ans answer, key syncd.Key, err error
 		if key, err = parseKey(s.path, &ans.table.Info); err != nil {
 			return ans, "", badRequest(err)
 		}
-		ans.through = throughOfKey(ans.table, key)
+		ans.through = ans.table.CompleteAt(key)
 	} else {
-		ans.through = throughOfTable(ans.table)
+		ans.through = ans.table.Complete()
 	}
 	if err = q.min.reached(&ans, s.table); err != nil {
 		return ans, "", err
@@ -194,34 +194,6 @@ func known(st *sink.State) string {
 		return fmt.Sprintf("there are %s and %d more, see /v1/tables", strings.Join(names[:20], ", "), len(names)-20)
 	}
 	return "there are " + strings.Join(names, ", ")
-}
-
-// throughOfKey says how far the row under a key is complete: the table's Through, or just below the first change whose
-// row is not known yet.
-func throughOfKey(ts *sink.TableState, k syncd.Key) syncd.Position {
-	if len(ts.Open) == 0 {
-		return ts.Through
-	}
-	return below(ts.Through, ts.Open[k])
-}
-
-// throughOfTable says how far all rows of a table are complete.
-func throughOfTable(ts *sink.TableState) syncd.Position {
-	p := ts.Through
-	for _, o := range ts.Open {
-		p = below(p, o)
-	}
-	return p
-}
-
-func below(p syncd.Position, o sink.Open) syncd.Position {
-	for _, d := range o.Deltas {
-		before := syncd.Position{Epoch: d.Version.Epoch, LSN: d.Version.LSN - 1}
-		if d.Version.LSN > 0 && before.Compare(p) < 0 {
-			p = before
-		}
-	}
-	return p
 }
 
 // reached gives nil where the answer holds all that min_version asks for. The first call fixes the epoch of an LSN

@@ -77,7 +77,7 @@ func (a *API) lookAt(p *part, view sink.View, q *readParams) (err error) {
 		}
 	}
 	if p.keys == nil {
-		p.ans.through = throughOfTable(p.ans.table)
+		p.ans.through = p.ans.table.Complete()
 	} else if err := p.fitKeys(); err != nil {
 		return badRequest(err)
 	}
@@ -102,7 +102,7 @@ func (p *part) fitKeys() error {
 		}
 		seen[k] = true
 		p.found = append(p.found, k)
-		if at := throughOfKey(p.ans.table, k); at.Compare(p.ans.through) < 0 {
+		if at := p.ans.table.CompleteAt(k); at.Compare(p.ans.through) < 0 {
 			p.ans.through = at
 		}
 	}

@@ -53,7 +53,7 @@ func tablesOf(st, newest *sink.State, now time.Time) []Table {
 }
 
 func tableOf(t syncd.Table, ts *sink.TableState, st *sink.State, now time.Time) Table {
-	through := throughOfTable(ts)
+	through := ts.Complete()
 	out := Table{
 		Table: t.String(), Rows: ts.Rows, Version: through.String(), Through: through.LSN.String(),
 		Ready: ts.Listed && ts.Info.Error == "", Error: ts.Info.Error, Stopped: ts.Stopped, Relist: ts.Relist,
