@@ -92,7 +92,7 @@ func newRoot(began *bool) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		newGet(), newList(), newStatus(), newResync(), newDiff(), newExplain(),
-		newDemo(), newRun(), newSource(), newSidecar(), newCheck(), newTeardown(), newConfig(), newVersion(), newCompletion(),
+		newDemo(), newRun(), newSource(), newSidecar(), newCheck(), newTeardown(), newConfig(), newVersion(), newCompletion(), newProbe(), newMan(),
 	)
 	return root
 }
