@@ -207,9 +207,10 @@ func (c *Cache) until(ctx context.Context, ok func() bool) error {
 // Walk calls fn for each entry of a table of the newest generation, tombstones too, in ascending order of the key's hash,
 // beginning with hash from, until fn gives false. Nothing can change the cache meanwhile, so fn must be quick, and must not
 // call the cache.
-func (c *Cache) Walk(t syncd.Table, from uint64, fn func(syncd.Key, Entry) bool) error {
+func (c *Cache) Walk(t syncd.Table, from uint64, fn func(syncd.Key, Entry) bool) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	return c.current().Walk(t, from, fn)
 }
 

@@ -36,9 +36,10 @@ type Comparison struct {
 // is listed; an entry of an older epoch is replaced even by its like; and a table that was never listed has nothing to rest
 // on: these two are ErrNoDigest. What a complete list concludes of the whole (floor, loss, cause, verified) rests on
 // the oldest snapshot and the least Safe of all that was read, which the digest has.
-func (c *Cache) Compare(d *syncd.Digest, how How) (*Comparison, error) {
+func (c *Cache) Compare(d *syncd.Digest, how How) (_ *Comparison, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	t, err := c.accept(&syncd.Page{Table: d.Table, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot}, how)
 	if err != nil {
 		return nil, fmt.Errorf("digest: %w", err)
@@ -78,9 +79,10 @@ func (c *Cache) Compare(d *syncd.Digest, how How) (*Comparison, error) {
 
 // Digest gives the totals of 2^bits hash buckets of a table, as the newest generation holds it. The error wraps ErrNoDigest
 // where its store keeps none.
-func (c *Cache) Digest(t syncd.Table, bits int) ([]syncd.Totals, error) {
+func (c *Cache) Digest(t syncd.Table, bits int) (_ []syncd.Totals, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	store, ok := c.current().Store.(Digester)
 	if !ok {
 		return nil, fmt.Errorf("the store keeps no digests: %w", ErrNoDigest)

@@ -91,9 +91,10 @@ func (c *Cache) find(ch *change, l *List, e syncd.Epoch) (*tableChange, error) {
 
 // conclude moves the floor and ends what the list has healed. It gives false where the stream has to be waited for again,
 // because another page was applied meanwhile.
-func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
+func (c *Cache) conclude(l *List, e syncd.Epoch) (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	ch := c.change()
 	t, err := c.find(ch, l, e)
 	if err != nil {
@@ -126,9 +127,10 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (bool, error) {
 }
 
 // claim moves what the table is verified through, if nothing stands in the way.
-func (c *Cache) claim(l *List, p syncd.Position) (bool, error) {
+func (c *Cache) claim(l *List, p syncd.Position) (claimed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	ch := c.change()
 	t, err := c.find(ch, l, p.Epoch)
 	if err != nil {
@@ -176,6 +178,7 @@ func (c *Cache) tidy(name syncd.Table) bool {
 func (c *Cache) sweepFrom(name syncd.Table, from uint64) (next uint64, more bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	ch := c.change()
 	t := ch.table(name, c.pending(sweepEntries))
 	if t == nil {
@@ -216,9 +219,10 @@ func covers(floor *syncd.Snapshot, e Entry) bool {
 }
 
 // Stop marks a table whose list would have deleted more than it may; why says so to people. The next Done takes the mark away.
-func (c *Cache) Stop(name syncd.Table, why string) error {
+func (c *Cache) Stop(name syncd.Table, why string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	ch := c.change()
 	t := ch.state.Tables[name]
 	if t == nil {

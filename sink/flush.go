@@ -23,9 +23,10 @@ type Flush struct {
 
 // Flush applies a flush as one commit: readers see all of it or nothing. After an error nothing of it is applied and it can
 // be tried again. A marker of a new epoch begins a new generation; one of an older epoch is left out.
-func (c *Cache) Flush(f *Flush) error {
+func (c *Cache) Flush(f *Flush) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	at := c.State().Cursor.Position
 	if f.Marker.Epoch < at.Epoch {
 		return nil

@@ -28,9 +28,10 @@ type Finding struct {
 // Pages of a table that is not served yet are judged as they come; others only once the stream has passed their H, so that
 // what they do better is a loss and not lag, and so that readers never see half of a transaction: before that the error is
 // an *AheadError. A page of another epoch, server or shape than the cache's gives an error that wraps ErrDiscard.
-func (c *Cache) Judge(p *syncd.Page, how How) ([]Finding, error) {
+func (c *Cache) Judge(p *syncd.Page, how How) (_ []Finding, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	t, err := c.accept(p, how)
 	if err != nil {
 		return nil, err

@@ -157,7 +157,8 @@ type Batch struct {
 // caller of Commit.
 //
 // Load, Commit and Walk are called by one goroutine at a time; View by any number, at any time. A Store copies the keys and
-// rows it is given; what it gives out stays valid and unchanged.
+// rows it is given; what it gives out stays valid and unchanged. An error that wraps ErrReset says that State is another than
+// before.
 type Store interface {
 	// Load gives the entry under a key, tombstones too.
 	Load(t syncd.Table, k syncd.Key) (Entry, bool, error)

@@ -16,9 +16,10 @@ import (
 //   - One that is gone, or refused, loses its entries.
 //   - One with another key loses its entries and is listed like a new one.
 //   - One with other columns or types keeps its entries and is to be listed.
-func (c *Cache) SetTables(infos []syncd.TableInfo) error {
+func (c *Cache) SetTables(infos []syncd.TableInfo) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.heed(&err)
 	ch := c.change()
 	gone := maps.Clone(ch.state.Tables)
 	changed := false

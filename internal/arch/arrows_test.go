@@ -45,7 +45,7 @@ var drivers = map[string][]string{
 }
 
 // servers are the packages of internal that the tests of stages may import.
-var servers = []string{"internal/pgserver", "internal/harness", "internal/natsserver"}
+var servers = []string{"internal/pgserver", "internal/harness", "internal/natsserver", "internal/redisserver"}
 
 // ruleOf gives the rule of a package: its own or that of the directory above, whose package it may import as well.
 func ruleOf(pkg string) (r rule, ok bool) {
