@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -120,7 +121,7 @@ func (c *Cache) begin(e syncd.Epoch) error {
 		return err
 	}
 	if err := store.Commit(&Batch{State: fresh}); err != nil {
-		return err
+		return errors.Join(err, store.Close())
 	}
 	c.building = &generation{Store: store}
 	c.log.Info("a new epoch began: its cache is being built beside the one that is read", "epoch", e)

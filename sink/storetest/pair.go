@@ -219,6 +219,9 @@ func (c *pair) check() {
 	if !bytes.Equal(got, want) {
 		c.t.Fatalf("the newest state is %+v, over a map %+v", c.cache.State(), c.plain.State())
 	}
+	if c.place.Check != nil {
+		c.place.Check(c.t, c.cache.Store())
+	}
 	for _, name := range c.world.names() {
 		if got, want := c.shown(c.cache, name), c.shown(c.plain, name); !maps.Equal(got, want) {
 			c.t.Fatalf("%s: readers see %v, over a map %v", name, got, want)

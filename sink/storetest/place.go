@@ -22,6 +22,9 @@ type Place struct {
 	// kill -9 nothing is put back or written, and that Commit gives an error. A commit of fewer steps goes through. Close and
 	// Open then show what is left.
 	Crash func(t testing.TB, s sink.Store, step int)
+	// Check fails the test where others, who read the file or the server, see something else than the store holds. nil: nobody
+	// else sees anything.
+	Check func(t testing.TB, s sink.Store)
 	// Spoils are ways to spoil what is stored of a row behind the store's back, while it is open or closed.
 	Spoils []Spoil
 }

@@ -1,0 +1,349 @@
+package sqlite
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink"
+	"github.com/syncd-io/syncd/sink/codec"
+)
+
+// next is the next step of a commit.
+func (f *file) next() error {
+	if f.step == nil {
+		return nil
+	}
+	return f.step()
+}
+
+// commit makes what fn writes visible at once, in the file and, by visible, to readers that begin from now on.
+func (f *file) commit(fn func() error, visible func()) error {
+	err := f.w.exec("BEGIN IMMEDIATE")
+	if err != nil {
+		return err
+	}
+	if err = fn(); err == nil {
+		err = f.next()
+	}
+	if err == nil {
+		f.mu.Lock()
+		if err = f.w.exec("COMMIT"); err == nil {
+			visible()
+		}
+		f.mu.Unlock()
+		if err == nil {
+			return f.next()
+		}
+	}
+	_ = f.w.exec("ROLLBACK") // some errors have done that already
+	return err
+}
+
+// commit is one commit in the making: what becomes of the tables that it changes.
+type commit struct {
+	*Store
+	tables map[syncd.Table]*table // copies of those that change, and new ones
+	gone   []syncd.Table
+	sums   []sumChange
+}
+
+// sumChange is what one write does to its table's digests and counts.
+type sumChange struct {
+	t        *table
+	k        syncd.Key
+	old, now *sink.Entry // nil: none
+}
+
+// Commit writes a batch in one transaction.
+func (s *Store) Commit(b *sink.Batch) error {
+	s.f.wmu.Lock()
+	defer s.f.wmu.Unlock()
+	if s.closed {
+		return fmt.Errorf("commit to %s: it is closed", s.f.path)
+	}
+	if err := s.f.looked(); err != nil {
+		return fmt.Errorf("commit to %s: %w", s.f.path, err)
+	}
+	c := &commit{Store: s, tables: map[syncd.Table]*table{}}
+	var state *sink.State
+	err := s.f.commit(func() (err error) {
+		if err := s.f.next(); err != nil {
+			return err
+		}
+		state, err = c.write(b)
+		return err
+	}, func() { c.visible(state) })
+	if err != nil {
+		return fmt.Errorf("commit to %s: %w", s.f.path, err)
+	}
+	return nil
+}
+
+func (c *commit) write(b *sink.Batch) (*sink.State, error) {
+	if err := c.drop(b); err != nil {
+		return nil, err
+	}
+	if b.State != nil {
+		for _, name := range slices.SortedFunc(maps.Keys(b.State.Tables), codec.CompareTables) {
+			if err := c.shape(name, b.State.Tables[name].Info); err != nil {
+				return nil, fmt.Errorf("make table %s: %w", name, err)
+			}
+		}
+	}
+	if err := c.writes(b.Writes); err != nil {
+		return nil, err
+	}
+	state := c.count(b.State)
+	if err := c.f.next(); err != nil {
+		return nil, err
+	}
+	return state, c.f.w.exec("INSERT OR REPLACE INTO _syncd_state VALUES (?, ?, ?)", c.generation, c.commits+1, codec.AppendState(nil, state))
+}
+
+// table gives a copy of a table to be changed; a new one where there is none.
+func (c *commit) table(name syncd.Table) (*table, error) {
+	if t := c.tables[name]; t != nil {
+		return t, nil
+	}
+	if old := c.Store.tables[name]; old != nil && !slices.Contains(c.gone, name) {
+		t := *old
+		c.tables[name] = &t
+		return &t, nil
+	}
+	t, err := c.add(name)
+	if err != nil {
+		return nil, fmt.Errorf("make table %s: %w", name, err)
+	}
+	c.tables[name] = t
+	return t, c.f.next()
+}
+
+// drop empties tables; those that the state no longer has go altogether.
+func (c *commit) drop(b *sink.Batch) error {
+	for _, name := range b.Drop {
+		if c.Store.tables[name] == nil {
+			continue
+		}
+		t, err := c.table(name)
+		if err != nil {
+			return err
+		}
+		if b.State == nil || b.State.Tables[name] != nil {
+			err = c.empty(t)
+		} else {
+			err = c.remove(t)
+			delete(c.tables, name)
+			c.gone = append(c.gone, name)
+		}
+		if err = cmp.Or(err, c.f.next()); err != nil {
+			return fmt.Errorf("empty table %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// shape has the table that others see be as the source's is.
+func (c *commit) shape(name syncd.Table, info syncd.TableInfo) error {
+	if old := c.Store.tables[name]; old != nil && c.tables[name] == nil && sameShape(&old.info, &info) {
+		return nil
+	}
+	t, err := c.table(name)
+	if err != nil || t.shape != nil && sameShape(&t.info, &info) {
+		return err
+	}
+	if err := c.reshape(t, info); err != nil {
+		return err
+	}
+	return c.f.next()
+}
+
+func sameShape(a, b *syncd.TableInfo) bool {
+	return (a.Error == "") == (b.Error == "") && slices.Equal(a.Columns, b.Columns) && slices.Equal(a.Types, b.Types) && slices.Equal(a.Key, b.Key)
+}
+
+// writes writes the entries, table by table, each table's in the order of its hashes.
+func (c *commit) writes(all []sink.Write) error {
+	byTable := map[syncd.Table][]*sink.Write{}
+	for i := range all {
+		byTable[all[i].Table] = append(byTable[all[i].Table], &all[i])
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(byTable), codec.CompareTables) {
+		t, err := c.table(name)
+		if err == nil {
+			err = c.writeTable(t, byTable[name])
+		}
+		if err != nil {
+			return fmt.Errorf("write %d entries of %s: %w", len(byTable[name]), name, err)
+		}
+	}
+	return nil
+}
+
+func (c *commit) writeTable(t *table, writes []*sink.Write) error {
+	keys := make([]syncd.Key, len(writes))
+	hashes := make(map[syncd.Key]uint64, len(writes))
+	for i, w := range writes {
+		keys[i] = w.Key
+		hashes[w.Key] = w.Key.Hash()
+	}
+	slices.SortFunc(writes, func(a, b *sink.Write) int {
+		return cmp.Or(cmp.Compare(hashes[a.Key], hashes[b.Key]), cmp.Compare(a.Key, b.Key))
+	})
+	if err := t.load(c.f.w, keys); err != nil {
+		return err
+	}
+	if err := c.removals(t, writes); err != nil {
+		return err
+	}
+	if err := c.f.next(); err != nil {
+		return err
+	}
+	if err := c.entries(t, writes); err != nil {
+		return err
+	}
+	if err := c.f.next(); err != nil {
+		return err
+	}
+	return c.rows(t, writes)
+}
+
+// removals takes entries away, and all rows that are gone: before others come, that may have an equal key.
+func (c *commit) removals(t *table, writes []*sink.Write) error {
+	var remove, where string
+	if remove = "DELETE FROM " + entriesOf(t.id) + " WHERE hash = ? AND key = ?"; t.shape != nil {
+		where = "DELETE FROM " + quote(t.physical) + " WHERE " + t.shape.where()
+	}
+	var values, key []any
+	for _, w := range writes {
+		l := t.loaded[w.Key]
+		if w.Remove && l.ok {
+			if err := c.f.w.exec(remove, signed(w.Key.Hash()), []byte(w.Key)); err != nil {
+				return err
+			}
+		}
+		if t.shape == nil || l.entry.Row == nil || !w.Remove && w.Entry.Row != nil {
+			continue
+		}
+		if values = t.shape.values(l.entry.Row, values); values != nil {
+			key = t.shape.keyOf(values, key[:0])
+			if err := c.f.w.exec(where, key...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// entries writes the entries that are set.
+func (c *commit) entries(t *table, writes []*sink.Write) error {
+	into := newBatch(c.f.w, entriesOf(t.id), entryFields)
+	for _, w := range writes {
+		change := sumChange{t: t, k: w.Key}
+		if l := t.loaded[w.Key]; l.ok {
+			change.old = &l.entry
+			if l.entry.Row != nil {
+				t.rows--
+			}
+		}
+		if !w.Remove {
+			change.now = &w.Entry
+			if w.Entry.Row != nil {
+				t.rows++
+			}
+			into.args = appendEntry(into.args, w.Key, &w.Entry)
+			if err := into.wrote(); err != nil {
+				return err
+			}
+		}
+		c.sums = append(c.sums, change)
+	}
+	return into.end()
+}
+
+// rows writes the rows that others see.
+func (c *commit) rows(t *table, writes []*sink.Write) error {
+	if t.shape == nil {
+		return nil
+	}
+	into := newBatch(c.f.w, quote(t.physical), len(t.shape.columns))
+	var values []any
+	for _, w := range writes {
+		if w.Remove || w.Entry.Row == nil {
+			continue
+		}
+		if values = t.shape.values(w.Entry.Row, values); values != nil {
+			into.args = append(into.args, values...)
+			if err := into.wrote(); err != nil {
+				return err
+			}
+		}
+	}
+	return into.end()
+}
+
+// count gives the state with the rows of each table counted.
+func (c *commit) count(state *sink.State) *sink.State {
+	if state == nil {
+		kept := *c.State()
+		kept.Tables = make(map[syncd.Table]*sink.TableState, len(kept.Tables))
+		for name, t := range c.State().Tables {
+			copied := *t
+			kept.Tables[name] = &copied
+		}
+		state = &kept
+	}
+	for name, st := range state.Tables {
+		st.Rows = 0
+		if t := c.tables[name]; t != nil {
+			st.Rows = t.rows
+		} else if t := c.Store.tables[name]; t != nil {
+			st.Rows = t.rows
+		}
+	}
+	return state
+}
+
+// visible takes over what was committed.
+func (c *commit) visible(state *sink.State) {
+	s := c.Store
+	for _, change := range c.sums {
+		change.apply()
+	}
+	for _, name := range c.gone {
+		delete(s.tables, name)
+	}
+	maps.Copy(s.tables, c.tables)
+	for _, t := range s.tables {
+		t.loaded = nil
+	}
+	s.commits++
+	s.publish(state)
+}
+
+// apply brings a table's digests and counts up to date.
+func (c *sumChange) apply() {
+	t := c.t
+	delete(t.spoilt, c.k)
+	if t.sums == nil {
+		return
+	}
+	hash := c.k.Hash()
+	b := &t.sums[syncd.BucketOf(hash, syncd.MaxDigestBits)]
+	if c.old != nil {
+		t.epochs[c.old.Version.Epoch]--
+		if c.old.Row != nil {
+			b.Rows--
+			b.Digest -= syncd.RowDigestOf(hash, c.old.Row)
+		}
+	}
+	if c.now != nil {
+		t.epochs[c.now.Version.Epoch]++
+		if c.now.Row != nil {
+			b.Rows++
+			b.Digest += syncd.RowDigestOf(hash, c.now.Row)
+		}
+	}
+}
