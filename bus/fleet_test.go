@@ -45,7 +45,9 @@ func TestFleet(t *testing.T) {
 		return Member{Sync: "shop", Role: "sidecar", Host: "b", State: "ready", Version: "1-0/1",
 			Tables: []MemberTable{{Table: "public.t", Rows: int(rows.Load()), Ready: true, VerifiedAgeSeconds: &old, Drift: 3}}}
 	}})
-	stop := announce(t, &Announcer{Conn: testConn(t, server), Tell: func() Member { return Member{Sync: "crm", Role: "sidecar", Host: "c", State: "not ready", Why: "lists"} }})
+	stop := announce(t, &Announcer{Conn: testConn(t, server), Tell: func() Member {
+		return Member{Sync: "crm", Role: "sidecar", Host: "c", State: "not ready", Why: "lists"}
+	}})
 	fleet := func() (text string, members []Member) {
 		members, err := Fleet(testContext(t), conn, time.Second)
 		if err != nil {

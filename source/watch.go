@@ -202,6 +202,9 @@ func (w *Watch) Last() (m syncd.Marker, ok bool) {
 	return w.last, w.known
 }
 
+// Leads says whether this source is the one that publishes.
+func (w *Watch) Leads() bool { return w.current() != nil }
+
 func (w *Watch) setLast(m syncd.Marker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -42,8 +42,8 @@ type Progress struct {
 	Expected int    `json:"expected"`
 }
 
-// currentStatus joins what the node and the cache say.
-func (a *API) currentStatus() (Status, error) {
+// Status is what GET /v1/status answers with: what the node and the cache say.
+func (a *API) Status() (Status, error) {
 	s := a.Node.Status()
 	if err := a.Node.Ready(); err != nil {
 		s.WaitsFor = err.Error()
@@ -78,7 +78,7 @@ func (a *API) getStatus(w http.ResponseWriter, r *http.Request) error {
 	if err := noParams(r); err != nil {
 		return err
 	}
-	s, err := a.currentStatus()
+	s, err := a.Status()
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *API) getPage(w http.ResponseWriter, r *http.Request) error {
 	if err := noParams(r); err != nil {
 		return err
 	}
-	s, err := a.currentStatus()
+	s, err := a.Status()
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (s *sidecarPart) run(ctx context.Context) error {
 	}
 	server := &api.Server{Listener: s.listener, Handler: s.api, TLS: tls, Logger: s.Log.With("stage", "api")}
 	g, all := errgroup.WithContext(ctx)
-	for _, run := range []part{s.link.run, s.sidecar.Run, s.follow, s.api.Run, server.Run} {
+	for _, run := range []part{s.link.run, s.sidecar.Run, s.follow, s.api.Run, server.Run, s.announce} {
 		g.Go(func() error { return run(all) })
 	}
 	if err := ended(ctx, g.Wait()); err != nil {

@@ -62,7 +62,8 @@ func (s *sourcePart) run(ctx context.Context) error {
 	defer lister.Close()
 	service := &bus.Service{Conn: conn, Name: s.Config.Name, Lister: lister, Marks: s.watch, Version: s.Program, Log: s.bus.Log, Observer: s.metrics}
 	g, all := errgroup.WithContext(ctx)
-	for _, run := range []part{s.publisher.Run, s.watch.Run, service.Run} {
+	announcer := &bus.Announcer{Conn: conn, Tell: s.tell}
+	for _, run := range []part{s.publisher.Run, s.watch.Run, service.Run, announcer.Run} {
 		g.Go(func() error { return run(all) })
 	}
 	if err := ended(ctx, g.Wait()); err != nil {
