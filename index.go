@@ -113,7 +113,7 @@ func (x *Index) Plan(f Filter) Plan {
 	p := Plan{Exact: true}
 	for i := range x.columns {
 		c := f.on(x.columns[i].name)
-		if c == nil {
+		if c == nil || c.kind != x.columns[i].kind { // or the filter is on another shape of the table
 			p.Exact = false
 			break
 		}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,6 +46,11 @@ func (s *Store) Commit(b *sink.Batch) error {
 	next.writes += uint64(len(b.Writes) + len(b.Drop))
 	dropped := s.drop(b.Drop)
 	touched := s.plan(next.commits, b.Writes)
+	for _, w := range s.declare(next.commits, cmp.Or(b.State, old.state)) {
+		if w.begin(next.commits) {
+			touched = append(touched, w)
+		}
+	}
 	for _, w := range touched {
 		w.apply(b.Writes)
 		s.settle(w)
@@ -95,6 +101,7 @@ func (s *Store) settle(w *writer) {
 	if w.entries == 0 {
 		fresh := newWriter(s.hash)
 		fresh.number, fresh.published, fresh.counted = w.number, w.published, w.counted
+		fresh.keepIndexes(w)
 		*w = *fresh
 	}
 	w.seal()
@@ -173,7 +180,7 @@ func (s *Store) admit(b *sink.Batch) error {
 	grow := 0
 	for i := range b.Writes {
 		if c := &b.Writes[i]; !c.Remove {
-			grow += entrySize(c.Key, &c.Entry)
+			grow += entrySize(c.Key, &c.Entry) + s.rowShare(c.Table)
 		}
 	}
 	if s.need(grow) <= limit {
@@ -218,10 +225,21 @@ func (s *Store) replaced(b *sink.Batch) int {
 	for i := range b.Writes {
 		c := &b.Writes[i]
 		if e, ok := r.Get(c.Table, c.Key); ok && !dropped[c.Table] {
-			n += entrySize(c.Key, &e)
+			n += entrySize(c.Key, &e) + s.rowShare(c.Table)
 		}
 	}
 	return n
+}
+
+// rowShare is what a row of a table takes in its indexes.
+func (s *Store) rowShare(t syncd.Table) int {
+	if len(s.indexes[t]) == 0 {
+		return 0
+	}
+	if w, ok := s.writers[t]; ok {
+		return w.rowShare()
+	}
+	return 0
 }
 
 // entrySize is what an entry takes in a block and in the index.

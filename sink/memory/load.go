@@ -16,7 +16,7 @@ import (
 // ReadFrom fills the store with what WriteTo wrote, in place of what it held. It reads r to its end. After an error the
 // store is as it was; the error wraps r's, is a *FullError, wraps syncd.ErrFormat, or says what is wrong with the content.
 func (s *Store) ReadFrom(r io.Reader) (int64, error) {
-	f := &fileReader{r: bufio.NewReaderSize(r, 64<<10), into: newStore(s.options, s.hash)}
+	f := &fileReader{r: bufio.NewReaderSize(r, 64<<10), into: newStore(Options{MaxMemory: s.options.MaxMemory}, s.hash)}
 	if err := f.read(); err != nil {
 		return f.n, fmt.Errorf("read the memory store: %w", err)
 	}
@@ -27,6 +27,10 @@ func (s *Store) ReadFrom(r io.Reader) (int64, error) {
 	}
 	s.writerState = f.into.writerState
 	s.root.Store(f.into.root.Load())
+	if len(s.indexes) > 0 {
+		next := *s.root.Load()
+		s.redeclare(&next)
+	}
 	return f.n, nil
 }
 

@@ -19,6 +19,8 @@ type Options struct {
 	// a FullError. It counts the rows, the keys, the index and the room that compaction needs; not the state, the headroom
 	// of Go's garbage collector (GOGC), and what of older commits a View still holds.
 	MaxMemory int64
+	// Indexes are by which columns the rows of tables are to be found, until SetIndexes says otherwise.
+	Indexes map[syncd.Table][][]string
 }
 
 // Store implements sink.Store in memory. Commit and ReadFrom exclude each other; every other method may be called by any
@@ -29,7 +31,8 @@ type Store struct {
 	hash    func(syncd.Key) uint64
 	root    atomic.Pointer[root]
 
-	mu sync.Mutex // held by whoever writes
+	mu      sync.Mutex // held by whoever writes
+	indexes map[syncd.Table][][]string
 	writerState
 }
 
@@ -63,7 +66,7 @@ func New(o Options) *Store { return newStore(o, syncd.Key.Hash) }
 
 // newStore takes the hash of keys, so that tests can make it collide.
 func newStore(o Options, hash func(syncd.Key) uint64) *Store {
-	s := &Store{options: o, hash: hash}
+	s := &Store{options: o, hash: hash, indexes: o.Indexes}
 	s.clear(false)
 	return s
 }

@@ -17,6 +17,7 @@ type table struct {
 	rows    int
 	plain   int // entries that hold a row and are not pending
 	hash    func(syncd.Key) uint64
+	indexes []index
 }
 
 func (t *table) leafOf(hash uint64) leaf { return t.dir.at(int(hash >> (64 - t.depth))) }

@@ -20,6 +20,9 @@ type writer struct {
 	credit           int // bytes of records that compaction may look at
 	items, moves     items
 	scratch          []slot
+	indexOps         []indexOp
+	declared         [][]string     // the columns of the indexes, also of those that the table has no columns for
+	shape            uint64         // hash of the shape that the indexes are of
 	digest           []syncd.Totals // of 2^syncd.MaxDigestBits buckets; nil: not kept yet
 
 	number    int     // of its table in root.tables
@@ -53,7 +56,7 @@ func (w *writer) seal() {
 func (w *writer) account() account {
 	const leafSize, blockSize, statSize, originSize, refSize = 32, 24, 24, 24, 8
 	vectors := w.dir.size(leafSize) + w.blocks.size(blockSize) + w.origins.size(originSize)
-	index := vectors + w.leafBytes + w.digestBytes() + len(w.slab.stats)*statSize + w.interned.bytes + len(w.interned.refs)*refSize
+	index := vectors + w.leafBytes + w.digestBytes() + len(w.slab.stats)*statSize + w.interned.bytes + len(w.interned.refs)*refSize + w.indexBytes()
 	return account{used: w.slab.size + index, blocks: w.slab.size, live: w.slab.live, count: w.slab.count()}
 }
 
@@ -66,6 +69,7 @@ func (w *writer) apply(writes []sink.Write) {
 		list = list[n:]
 	}
 	w.items.reset()
+	w.applyIndexes()
 	w.keepDigest()
 	w.compact()
 	if cap(w.scratch) > keepItems {
@@ -95,9 +99,11 @@ func (w *writer) write(slots []slot, at int, hash uint64, c *sink.Write) []slot 
 		return slots
 	case c.Remove:
 		w.subDigest(hash, old.row)
+		w.reindex(hash, old.row, nil)
 		w.take(slots[i].place(), &old)
 		return slices.Delete(slots, i, i+1)
 	}
+	w.reindex(hash, old.row, c.Entry.Row)
 	s := makeSlot(hash, w.addEntry(c.Key, &c.Entry))
 	w.addDigest(hash, c.Entry.Row)
 	if !found {
