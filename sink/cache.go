@@ -89,6 +89,7 @@ func New(o Options) *Cache {
 	g := &generation{Store: o.Store}
 	c.serving.Store(g)
 	c.history = newHistory(o.History, g.State())
+	c.history.cache = c
 	c.publish(g)
 	return c
 }
@@ -119,27 +120,6 @@ func (c *Cache) View() View {
 
 // History gives the last commits of the cache that is read.
 func (c *Cache) History() *History { return c.history }
-
-// lookTries is how often a view and its mark are taken without waiting for who changes the cache.
-const lookTries = 4
-
-// Look gives a view as View does, and its commit's mark in the history. Where commits follow closely on each other it waits for
-// one of them.
-func (c *Cache) Look() (View, Mark) {
-	for range lookTries {
-		turn := c.turn.Load()
-		m, _ := c.history.Head()
-		v := c.View()
-		if turn%2 == 0 && c.turn.Load() == turn || v == nil {
-			return v, m
-		}
-		v.Close()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m, _ := c.history.Head()
-	return c.View(), m
-}
 
 // Store gives the store that is read now, for a checkpoint of it. It must not be changed. A new epoch puts another in its
 // place.

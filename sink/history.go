@@ -68,6 +68,7 @@ func (e *ResetError) Error() string { return e.Why }
 // It knows the commits of this process, and of each table only what could be read.
 type History struct {
 	limits HistoryLimits
+	cache  *Cache
 
 	mu    sync.RWMutex
 	head  Mark
@@ -226,4 +227,26 @@ func (h *History) After(t syncd.Table, p syncd.Position) (Mark, error) {
 		return edge.Mark, nil
 	}
 	return commits[i-1].Mark, nil
+}
+
+// lookTries is how often a view and its mark are taken without waiting for who changes the cache.
+const lookTries = 4
+
+// Look gives a view of the cache as Cache.View does, and its commit's mark. Where commits follow closely on each other it waits
+// for one of them.
+func (h *History) Look() (View, Mark) {
+	c := h.cache
+	for range lookTries {
+		turn := c.turn.Load()
+		m, _ := h.Head()
+		v := c.View()
+		if turn%2 == 0 && c.turn.Load() == turn || v == nil {
+			return v, m
+		}
+		v.Close()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, _ := h.Head()
+	return c.View(), m
 }

@@ -208,7 +208,7 @@ func TestLookIsOfOneCommit(t *testing.T) {
 	for range 2 {
 		wait.Go(func() {
 			for ctx.Err() == nil {
-				v, m := r.cache.Look()
+				v, m := r.cache.History().Look()
 				e, _ := v.Get(people.Table, key(1))
 				v.Close()
 				commits, err := r.cache.History().Next(people.Table, m, 1)

@@ -49,7 +49,7 @@ func (f *follower) check() {
 	if f.turn%3 == 0 {
 		return // it is slow
 	}
-	v, m := f.cache.Look()
+	v, m := f.cache.History().Look()
 	defer v.Close()
 	for i := range f.tables {
 		f.follow(v, m, tableName(i), &f.tables[i])

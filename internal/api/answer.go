@@ -235,8 +235,11 @@ func (a *API) state() (*sink.State, error) {
 	return view.State(), nil
 }
 
-// youngEnough gives nil where the answer is no older than max_age allows.
+// youngEnough gives nil where the answer is no older than max_age and sidecar.stale allow.
 func (a *API) youngEnough(ans *answer, t syncd.Table, maxAge time.Duration) error {
+	if err := a.stale(ans.state); err != nil {
+		return err
+	}
 	if maxAge < 0 {
 		return nil
 	}

@@ -28,7 +28,9 @@ type Node interface {
 type Limits struct {
 	Requests int           // requests answered at a time, those that wait apart; default 4096
 	Waiting  int           // reads that wait for min_version at a time; default 4096
+	Watches  int           // watches at a time; default 10000
 	Write    time.Duration // to write one answer, after which a slow reader is cut off; default 1m
+	Bookmark time.Duration // between the bookmarks of a watch where nothing changes; default 10s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -37,6 +39,12 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Waiting == 0 {
 		l.Waiting = 4096
+	}
+	if l.Watches == 0 {
+		l.Watches = 10000
+	}
+	if l.Bookmark == 0 {
+		l.Bookmark = 10 * time.Second
 	}
 	if l.Write == 0 {
 		l.Write = time.Minute
@@ -50,8 +58,12 @@ type Options struct {
 	Resync Resyncer
 	// Explain says why the cache holds what it holds; nil: nobody does.
 	Explain Explainer
+	// History is what watches follow; nil: nothing can be watched.
+	History History
 	Node    Node
 	Marks   Marks
+	// Stale is how long the source may be gone before reads are answered with 503; 0: they are answered however old the cache is.
+	Stale time.Duration
 	// Gatherer gives what /metrics shows.
 	Gatherer prometheus.Gatherer
 	// Access says who is let in.
@@ -64,11 +76,12 @@ type Options struct {
 // API is the http.Handler of a sidecar. Run must run beside it.
 type API struct {
 	Options
-	metrics http.Handler
-	asker   asker
-	now     func() time.Time
-	busy    counter
-	waiting counter
+	metrics  http.Handler
+	asker    asker
+	now      func() time.Time
+	busy     counter
+	waiting  counter
+	watching counter
 }
 
 // New makes an API. It starts nothing.
@@ -154,13 +167,15 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 	case healthz:
 		return a.getHealth(w, r, nil)
 	case readyz:
-		return a.getHealth(w, r, a.Node.Ready())
+		return a.getHealth(w, r, a.ready())
 	case metrics:
 		if err := noParams(r); err != nil {
 			return err
 		}
 		a.metrics.ServeHTTP(w, r)
 		return nil
+	case watchTable:
+		return a.watch(w, r, at)
 	case explainKey:
 		return a.explain(w, r, at)
 	case resyncTable, diffTable:

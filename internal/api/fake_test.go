@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -196,17 +197,19 @@ func (n *fakeNode) Status() Status { return Status{Name: "shop", Bus: "connected
 // rig is an API over fakes, with two tables listed.
 type rig struct {
 	*API
-	cache  *fakeCache
-	marks  *fakeMarks
-	resync *fakeResync
-	node   *fakeNode
-	clock  time.Time
-	t      testing.TB
+	cache   *fakeCache
+	history *fakeHistory
+	marks   *fakeMarks
+	resync  *fakeResync
+	node    *fakeNode
+	clock   time.Time
+	t       testing.TB
 }
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, cache: newFakeCache(), marks: &fakeMarks{}, resync: &fakeResync{report: &resync.Report{Table: "public.users"}}, node: &fakeNode{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	r.API = New(Options{Cache: r.cache, Resync: r.resync, Node: r.node, Marks: r.marks, Gatherer: prometheus.NewRegistry()})
+	r.history = &fakeHistory{fakeCache: r.cache}
+	r.API = New(Options{Cache: r.cache, History: r.history, Resync: r.resync, Node: r.node, Marks: r.marks, Gatherer: prometheus.NewRegistry()})
 	r.API.now = func() time.Time { return r.clock }
 	r.cache.commit(func(v *fakeView) {
 		v.table(users, "id")
@@ -260,4 +263,33 @@ func wantStatus(t *testing.T, w *httptest.ResponseRecorder, status int, parts ..
 	if status >= 400 && w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("an error of type %q", w.Header().Get("Content-Type"))
 	}
+}
+
+// fakeHistory is a History in which nothing happens.
+type fakeHistory struct {
+	*fakeCache
+	gone bool // what is asked for is forgotten
+}
+
+func (h *fakeHistory) mark() sink.Mark {
+	return sink.Mark{Position: h.State().Cursor.Position, Commit: 1}
+}
+
+func (h *fakeHistory) Look() (sink.View, sink.Mark) { return h.View(), h.mark() }
+
+func (h *fakeHistory) Head() (sink.Mark, *sink.State) { return h.mark(), h.State() }
+
+func (h *fakeHistory) Changed(syncd.Table) <-chan struct{} { return nil }
+
+func (h *fakeHistory) Next(syncd.Table, sink.Mark, int) ([]*sink.Commit, error) { return nil, nil }
+
+func (h *fakeHistory) Find(syncd.Table, syncd.Version) (sink.Mark, error) {
+	return h.After(users, syncd.Position{})
+}
+
+func (h *fakeHistory) After(syncd.Table, syncd.Position) (sink.Mark, error) {
+	if h.gone {
+		return sink.Mark{}, fmt.Errorf("what came since: %w", syncd.ErrTooOld)
+	}
+	return h.mark(), nil
 }

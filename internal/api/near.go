@@ -21,6 +21,7 @@ var paths = [...]string{
 	row:         "/v1/tables/{TABLE}/rows/{KEY}",
 	resyncTable: "/v1/tables/{TABLE}/resync",
 	diffTable:   "/v1/tables/{TABLE}/diff",
+	watchTable:  "/v1/tables/{TABLE}/watch",
 	explainKey:  "/v1/tables/{TABLE}/explain/{KEY}",
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,7 +74,7 @@ func (o *operation) target() string {
 func TestEveryParameterIsDescribed(t *testing.T) {
 	r := newRig(t)
 	doc := served(t, r)
-	examples := map[string]string{"min_version": "0/1", "timeout": "1s", "max_age": "1h", "limit": "5", "continue": continueToken("1"), "key": "in.(1)", "select": "id", "mode": "full", "approve_prune": "true"}
+	examples := map[string]string{"min_version": "0/1", "timeout": "1s", "max_age": "1h", "limit": "5", "continue": continueToken("1"), "key": "in.(1)", "select": "id", "since": "0/1", "list": "true", "mode": "full", "approve_prune": "true"}
 	for i := range operations {
 		o := &operations[i]
 		var names []string
@@ -108,7 +109,13 @@ func (r *rig) ask(o *operation, query, body string, header ...string) *httptest.
 	if o.body == "" {
 		body = ""
 	}
-	return r.serveOne(httptest.NewRequest(o.method(), o.target()+query, strings.NewReader(body)), header...)
+	ctx := context.Background()
+	if o.endpoint == watchTable { // it lasts as long as its client
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+	}
+	return r.serveOne(httptest.NewRequestWithContext(ctx, o.method(), o.target()+query, strings.NewReader(body)), header...)
 }
 
 type explained struct{}
@@ -139,6 +146,9 @@ func provoke(t *testing.T, o *operation, status int) *httptest.ResponseRecorder 
 		return r.ask(o, "", body, "Sec-Fetch-Site", "cross-site")
 	case 404:
 		r.cache.commit(func(v *fakeView) { delete(v.state.Tables, users) })
+	case 410:
+		r.history.gone = true
+		return r.ask(o, "?since=0/1", body)
 	case 409:
 		r.resync.err = resync.ErrStopped
 	case 413:
@@ -152,7 +162,7 @@ func provoke(t *testing.T, o *operation, status int) *httptest.ResponseRecorder 
 	case 500:
 		r.API.metrics = New(Options{Gatherer: brokenGatherer{}}).metrics
 	case 501:
-		r.Explain = nil
+		r.Explain, r.API.History = nil, nil
 	case 502:
 		r.resync.err = errors.New("the source is away")
 	case 503:

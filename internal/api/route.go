@@ -25,6 +25,7 @@ const (
 	resyncTable
 	diffTable
 	explainKey
+	watchTable
 	readSeveral
 	openAPI
 )
@@ -42,6 +43,7 @@ var methods = [...]string{
 	resyncTable: "POST",
 	diffTable:   "GET",
 	explainKey:  "GET",
+	watchTable:  "GET",
 	readSeveral: "POST",
 	openAPI:     "GET, HEAD",
 }
@@ -84,6 +86,8 @@ func parseRoute(path string) (route, error) {
 		return route{rows, table, ""}, nil
 	case "resync":
 		return route{resyncTable, table, ""}, nil
+	case "watch":
+		return route{watchTable, table, ""}, nil
 	case "diff":
 		return route{diffTable, table, ""}, nil
 	}

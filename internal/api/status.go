@@ -45,7 +45,7 @@ type Progress struct {
 // Status is what GET /v1/status answers with: what the node and the cache say.
 func (a *API) Status() (Status, error) {
 	s := a.Node.Status()
-	if err := a.Node.Ready(); err != nil {
+	if err := a.ready(); err != nil {
 		s.WaitsFor = err.Error()
 	} else {
 		s.Ready = true

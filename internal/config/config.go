@@ -151,8 +151,11 @@ type Sidecar struct {
 	Sinks []Sink `yaml:"sinks"`
 	// MaxMemory is how large the process may grow: beyond it, the cache refuses more rows and says so. Default 0: no limit.
 	MaxMemory Bytes `yaml:"max_memory" min:"0"`
-	// Stale says what reads get when the source is gone: serve, or fail: {after: 5m}. Default serve.
+	// Stale says what reads get when the source is gone: serve what there is and say how old it is, or fail: {after: 5m}, which
+	// answers 503 once nothing has come for that long. Default serve.
 	Stale Stale `yaml:"stale"`
+	// Watch bounds what watches of the tables' changes take.
+	Watch Watch `yaml:"watch"`
 	// Tables are the tables to cache. Default: all of the source's.
 	Tables []SidecarTable `yaml:"tables"`
 	// Resync is how often and how the cache is compared with Postgres.
@@ -161,6 +164,14 @@ type Sidecar struct {
 	Checker Checker `yaml:"checker"`
 	// Faults spoil the push before deltas are counted or judged. For trials only.
 	Faults Faults `yaml:"faults"`
+}
+
+// Watch bounds what watches take.
+type Watch struct {
+	// History is how much of the last changes is kept in memory, for watches that are slow or were cut off. Default 32MiB.
+	History Bytes `yaml:"history" min:"64KiB"`
+	// Limit is how many watches run at a time. Default 10000.
+	Limit int `yaml:"limit" min:"1" max:"1000000"`
 }
 
 // SidecarTLS is the API's certificate.
@@ -265,6 +276,7 @@ func Default() *Config {
 		Sidecar: Sidecar{
 			Listen:  "127.0.0.1:7070",
 			Data:    "./syncd-data/sidecar",
+			Watch:   Watch{History: 32 << 20, Limit: 10000},
 			Resync:  Resync{Interval: 10 * time.Minute, Jitter: 0.2, Mode: "digest", MaxPrune: 0.5},
 			Checker: Checker{KeysPerSecond: 1},
 			Faults:  Faults{Seed: 1},

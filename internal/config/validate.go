@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -415,8 +414,5 @@ func (k *checker) notYet() {
 		if t.Selector != "" {
 			k.fault(fmt.Sprintf("sidecar.tables[%d].selector", i), say+"; leave it out to keep all rows", "a selector")
 		}
-	}
-	if k.c.Sidecar.Stale.Fail && k.c.Sidecar.Stale.After > time.Duration(0) {
-		k.fault("sidecar.stale", say+"; use serve", "fail")
 	}
 }

@@ -47,6 +47,7 @@ func (p *process) openSidecar() (part, error) {
 	s.sidecar, err = sidecar.Open(sidecar.Config{
 		Name: p.Config.Name, Tables: s.tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
 		MaxPrune: c.Resync.MaxPrune, Checks: c.Checker.KeysPerSecond, NewStore: newStore(c), Data: c.Data, Registerer: p.registry, Logger: log,
+		History: sink.HistoryLimits{Bytes: int(c.Watch.History)},
 	}, stream, source)
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (s *sidecarPart) openAPI() error {
 	_, tcp := s.listener.(*net.TCPListener)
 	why := &explain.Explainer{Cache: s.sidecar.Cache(), Source: s.sidecar, History: s.link}
 	s.api = api.New(api.Options{
-		Cache: s.sidecar.Cache(), Resync: s.sidecar, Explain: why, Node: s, Marks: s.sidecar, Gatherer: s.registry, Logger: s.Log.With("stage", "api"),
+		Cache: s.sidecar.Cache(), History: s.sidecar.Cache().History(), Stale: c.Stale.After, Limits: api.Limits{Watches: c.Watch.Limit}, Resync: s.sidecar, Explain: why, Node: s, Marks: s.sidecar, Gatherer: s.registry, Logger: s.Log.With("stage", "api"),
 		Access: api.Access{Token: s.token, LocalOnly: tcp && api.Loopback(c.Listen) && c.Token.IsZero() && c.TLS.Cert == ""},
 	})
 	return nil

@@ -37,6 +37,8 @@ type Config struct {
 	Checks float64
 	// NewStore makes an empty store: for the cache, and for that of each new epoch.
 	NewStore func() (sink.Store, error)
+	// History bounds what is kept of the last commits, for those who watch the cache.
+	History sink.HistoryLimits
 	// Data is the directory that the cache is kept in between two runs, by stores that can be written to a file; it is made
 	// where there is none. Empty: nothing is kept.
 	Data string
@@ -85,7 +87,7 @@ func Open(c Config, stream sink.Stream, source Source) (*Sidecar, error) {
 		return nil, errors.Join(err, s.unlock())
 	}
 	s.metrics = metrics.NewSidecar(reg, s.state)
-	s.cache = sink.New(sink.Options{Store: store, New: c.NewStore, Observer: s.metrics, Log: s.log.With("stage", "cache")})
+	s.cache = sink.New(sink.Options{Store: store, New: c.NewStore, History: c.History, Observer: s.metrics, Log: s.log.With("stage", "cache")})
 	s.feed = &sink.Feed{Stream: stream, Cache: s.cache, Log: s.log.With("stage", "feed")}
 	if s.saver != nil {
 		s.saver.Observer = s.metrics
