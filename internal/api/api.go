@@ -82,6 +82,7 @@ type API struct {
 	busy     counter
 	waiting  counter
 	watching counter
+	partRows int // of a watch's list
 }
 
 // New makes an API. It starts nothing.
@@ -91,10 +92,11 @@ func New(o Options) *API {
 	}
 	o.Limits = o.Limits.withDefaults()
 	return &API{
-		Options: o,
-		metrics: promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
-		asker:   newAsker(),
-		now:     time.Now,
+		Options:  o,
+		metrics:  promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
+		asker:    newAsker(),
+		now:      time.Now,
+		partRows: partRows,
 	}
 }
 

@@ -151,6 +151,9 @@ type watcher struct {
 	first   answer    // as it was when the watch began; its view is closed
 	at      sink.Mark // all up to here was sent
 	through syncd.Position
+	// whole is the commit before which no bookmark is sent: of what comes up to there the client may have a part already, so
+	// that only then it has what the cache had.
+	whole   uint64
 	anew    string // why the rows are sent although the client has asked to go on; empty: it has not
 	listing bool
 }
@@ -180,6 +183,7 @@ func (s *watcher) begin() error {
 			p.Epoch = m.Position.Epoch
 		}
 		s.at, err = a.History.After(q.table, p)
+		s.whole = m.Commit
 	}
 	if !errors.Is(err, syncd.ErrTooOld) {
 		return err
@@ -303,10 +307,11 @@ func (s *watcher) catchUp(always bool) error {
 			return nil
 		}
 		for _, c := range commits {
-			if owed {
+			if owed && s.at.Commit >= s.whole {
 				s.out.bookmark(s.at.Version(), s.through, -1)
+				owed = false
 			}
-			owed = s.send(c, nil)
+			owed = s.send(c, nil) || owed
 			s.at, s.through = c.Mark, c.Through
 		}
 		if err := s.out.err(); err != nil {
@@ -422,7 +427,7 @@ func (s *watcher) part(v sink.View, started bool, last syncd.Key) (rows []listed
 		}
 		rows = append(rows, listed{k, e.Row})
 		size += len(e.Row)
-		return len(rows) < partRows && size < partBytes
+		return len(rows) < s.api.partRows && size < partBytes
 	})
 	return rows
 }
