@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ type sqlCase struct {
 	name                    string // NNN-name
 	schemas                 []string
 	publication             string // one that the file makes; empty: none
+	since                   int    // the first version that can run it; 0: all can
 	setup, changes, cleanup string
 }
 
@@ -43,7 +45,9 @@ func readCases(t *testing.T) []sqlCase {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, parseCase(t, m[1], strings.TrimSuffix(f.Name(), ".sql"), string(text)))
+			if c := parseCase(t, m[1], strings.TrimSuffix(f.Name(), ".sql"), string(text)); c.since <= harness.Postgres(t).Version()/10000 {
+				all = append(all, c)
+			}
 		}
 	}
 	if len(all) == 0 {
@@ -64,6 +68,11 @@ func parseCase(t *testing.T, number, name, text string) sqlCase {
 		switch {
 		case a[1] == "publication" && strings.TrimSpace(a[2]) == "own":
 			c.publication = "case_" + number
+		case a[1] == "since":
+			var err error
+			if c.since, err = strconv.Atoi(strings.TrimSpace(a[2])); err != nil {
+				t.Fatalf("case %s: @since: %v", name, err)
+			}
 		case a[1] == "schemas":
 			for _, s := range identifier.FindAllString(a[2], -1) {
 				c.schemas = append(c.schemas, strings.ReplaceAll(strings.Trim(s, `"`), `""`, `"`))

@@ -46,8 +46,8 @@ const factsQuery = `SELECT pg_catalog.row_to_json(x) FROM (
 			AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum) AS columns,
 		array(SELECT a.attname FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
 			AND NOT a.attisdropped ORDER BY a.attnum) AS all,
-		(SELECT p.attnames FROM pg_catalog.pg_publication_tables p WHERE p.pubname = $3 AND p.schemaname = $1 AND p.tablename = $2) AS published,
-		(SELECT p.rowfilter FROM pg_catalog.pg_publication_tables p WHERE p.pubname = $3 AND p.schemaname = $1 AND p.tablename = $2) AS filter
+		(SELECT to_jsonb(p) -> 'attnames' FROM pg_catalog.pg_publication_tables p WHERE p.pubname = $3 AND p.schemaname = $1 AND p.tablename = $2) AS published,
+		(SELECT to_jsonb(p) ->> 'rowfilter' FROM pg_catalog.pg_publication_tables p WHERE p.pubname = $3 AND p.schemaname = $1 AND p.tablename = $2) AS filter
 	FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND c.relreplident <> 'n'
 			AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END

@@ -37,8 +37,9 @@ func Check(ctx context.Context, c Config) []Result {
 	defer s.close()
 	k := &checker{cfg: c, s: s}
 	k.server()
+	k.cfg.Manage = k.cfg.Manage && !s.server.standby
 	for _, one := range [...]func(context.Context) error{
-		k.walLevel, k.slots, k.senders, k.replication, k.publication, k.tables, k.standbyNames, k.listServer,
+		k.standby, k.walLevel, k.slots, k.senders, k.replication, k.publication, k.tables, k.standbyNames, k.listServer,
 	} {
 		if err := one(ctx); err != nil {
 			k.add(Result{Name: "server", Detail: err.Error(), Unreachable: s.IsClosed()})
@@ -162,6 +163,9 @@ func (k *checker) publication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p == nil && k.s.server.standby {
+		return k.publicationOnPrimary(ctx)
+	}
 	var create bool
 	if err := k.ask(ctx, "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')", &create); err != nil {
 		return err
@@ -278,6 +282,10 @@ func (k *checker) listServer(ctx context.Context) error {
 		return nil
 	}
 	defer s.close()
+	if k.s.server.standby && !s.server.standby {
+		k.add(Result{Name: "list server", Detail: errListOnPrimary.Error(), Mend: "leave list_postgres out, or name a standby there"})
+		return nil
+	}
 	r := Result{Name: "list server", OK: true, Detail: fmt.Sprintf("standby: %v, reached in %v", s.server.standby, time.Since(began).Round(time.Millisecond))}
 	if s.server.system != 0 && k.s.server.system != 0 && s.server.system != k.s.server.system {
 		r.OK, r.Detail = false, "it is not a copy of the primary: its system identifier is another"

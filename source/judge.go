@@ -39,6 +39,7 @@ type surroundings struct {
 	user        string
 	publication string
 	manage      bool
+	standby     bool // nothing can be made there: what mends is for the primary
 	configured  map[syncd.Table]bool
 }
 
@@ -47,7 +48,7 @@ type surroundings struct {
 // publisher fails. Such a table is refused here, so that it never gets into the publication.
 func judge(t TableConfig, f *tableFacts, w surroundings) verdict {
 	for _, rule := range [...]func(TableConfig, *tableFacts, surroundings) refusal{
-		refuseKind, refuseRight, refusePartition, refuseVersion, refuseMembership,
+		refuseKind, refuseRight, refusePartition, refuseVersion,
 	} {
 		if r := rule(t, f, w); !r.none() {
 			return verdict{Refused: r}
@@ -55,6 +56,9 @@ func judge(t TableConfig, f *tableFacts, w surroundings) verdict {
 	}
 	x, r := keyOf(t.Table, f)
 	if !r.none() {
+		return verdict{Refused: r}
+	}
+	if r := refuseMembership(t, f, w); !r.none() { // once it can be a member without harm
 		return verdict{Refused: r}
 	}
 	return judgeColumns(t, f, w, x)
@@ -115,11 +119,13 @@ func refuseMembership(t TableConfig, f *tableFacts, w surroundings) refusal {
 	case w.manage:
 		return refusal{}
 	case f.Published == nil:
-		return refuse(fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", syncd.QuoteIdent(w.publication), t.Table.SQL()),
+		return refuse(w.where()+"ALTER PUBLICATION "+syncd.QuoteIdent(w.publication)+" ADD TABLE "+t.member(),
 			"publication %s does not hold %s", w.publication, t.Table)
 	case !f.Published.Whole:
-		return refuse(fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')", syncd.QuoteIdent(w.publication)),
+		return refuse(w.where()+fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')", syncd.QuoteIdent(w.publication)),
 			"publication %s leaves out some kinds of the changes of %s", w.publication, t.Table)
+	case t.Where != "" && f.Published.Filter == "" && w.standby:
+		return refuse(w.anew(t), "publication %s holds %s without a row filter", w.publication, t.Table)
 	case t.Where != "" && f.Published.Filter == "":
 		return refuse("with manage: false set the filter in the publication, and leave where out",
 			"publication %s holds %s without a row filter", w.publication, t.Table)
@@ -183,7 +189,11 @@ func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key *indexFacts)
 	if !w.manage && f.Published.Columns != nil {
 		held := f.Published.Columns
 		if v.List = f.Published.List; len(want) > 0 && !sameSet(want, held) {
-			return verdict{Refused: refuse("make the two the same",
+			mend := "make the two the same"
+			if w.standby {
+				mend = w.anew(t)
+			}
+			return verdict{Refused: refuse(mend,
 				"publication %s holds the columns %s of %s, the configuration names others", w.publication, quoteList(held), t.Table)}
 		}
 		want = held

@@ -40,8 +40,8 @@ const (
 	// On a standby visibility follows replay, which stands at R before the snapshot and at R2 after it.
 	replayQuery      = `SELECT pg_catalog.pg_last_wal_replay_lsn()::text`
 	headStandbyQuery = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_last_wal_replay_lsn()::text,
-		pg_catalog.lpad(pg_catalog.to_hex((SELECT greatest(c.timeline_id, r.min_recovery_end_timeline)
-		FROM pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r)), 8, '0'), ` + attributesQuery + `::text`
+		pg_catalog.lpad(pg_catalog.to_hex(` + replayTimeline + `), 8, '0'), ` + attributesQuery + `::text,
+		pg_catalog.pg_is_in_recovery()::text`
 	flushedQuery = `SELECT pg_catalog.pg_current_wal_flush_lsn()::text`
 )
 
@@ -50,6 +50,9 @@ func (l *Lister) read(ctx context.Context, s *session, q *pageQuery) (*reading, 
 	m, ok := l.Watch.Last() // before the snapshot is taken
 	if !ok {
 		return nil, errNoEpoch
+	}
+	if l.Watch.onStandby.Load() && !s.server.standby {
+		return nil, errListOnPrimary
 	}
 	p := s.PgConn().StartPipeline(ctx)
 	if s.server.standby {
@@ -172,6 +175,10 @@ func readHead(s *session, row []string, replayed string, epoch syncd.Epoch) (*he
 	if !s.server.standby {
 		h.snapshot.H = s.server.pageStart(end)
 		return h, nil
+	}
+	if row[4] != "true" { // what it replayed last says no more what is visible
+		s.close()
+		return nil, errTimeline
 	}
 	h.snapshot.Standby, h.snapshot.R2, h.snapshot.H = true, end, end
 	h.snapshot.R, err = syncd.ParseLSN(replayed)

@@ -52,8 +52,12 @@ func (t *term) insertEnd(ctx context.Context) (syncd.LSN, error) {
 	return t.sql.insertEnd(ctx)
 }
 
-// insertEnd gives the end of the server's log.
+// insertEnd gives the end of the server's log; on a standby the end of what it has replayed.
 func (s *session) insertEnd(ctx context.Context) (syncd.LSN, error) {
+	if s.server.standby {
+		l, _, err := s.replayed(ctx)
+		return l, err
+	}
 	var l syncd.LSN
 	if err := s.QueryRow(ctx, "SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8").Scan(&l); err != nil {
 		return 0, fmt.Errorf("read the end of the log: %w", err)
@@ -95,8 +99,12 @@ func (t *term) flush(ctx context.Context, at syncd.LSN) error {
 }
 
 // flush makes the server's log reach the disk up to at: a transaction that writes a message into the log is committed, and
-// with it everything before. Nothing is written where the disk has it already.
+// with it everything before. Nothing is written where the disk has it already, nor on a standby, which has to wait for its
+// primary.
 func (s *session) flush(ctx context.Context, at syncd.LSN) error {
+	if s.server.standby {
+		return nil
+	}
 	_, err := s.Exec(ctx, `SELECT CASE WHEN pg_catalog.pg_current_wal_flush_lsn() < $1::pg_catalog.pg_lsn
 		THEN pg_catalog.pg_logical_emit_message(true, 'syncd', '') END`, at.String())
 	if err != nil {

@@ -32,7 +32,8 @@ type StreamState struct {
 type Facts struct {
 	System   uint64
 	Timeline uint32
-	Flushed  syncd.LSN // the server's log is on disk up to here
+	Flushed  syncd.LSN // the server's log is on disk up to here; of a standby: is replayed
+	Standby  bool
 	Database string
 	SlotName string
 	Slot     SlotState
@@ -82,6 +83,9 @@ func Decide(f Facts) Plan {
 		return decideNoStream(f)
 	}
 	epoch := max(f.Stream.Last.Epoch+1, syncd.Epoch(max(f.Now.UnixMilli(), 1)))
+	if last := f.Stream.Last; f.Standby && last.System == f.System && last.Timeline == f.Timeline && f.Flushed < last.Through {
+		return Plan{Action: Wait, Why: fmt.Sprintf("the standby has replayed up to %s, the stream is at %s", f.Flushed, last.Through)}
+	}
 	if why := whyNewEpoch(f); why != "" {
 		return Plan{Action: NewEpoch, Why: why, Epoch: epoch, Drop: f.Slot.Exists}
 	}

@@ -202,7 +202,7 @@ func (r *roster) cause(causes map[syncd.Table]string) {
 	}
 	for t, why := range causes {
 		r.relists[t] = relist{why: why, at: r.moment.end}
-		if len(r.moment.snapshot.Xip) > 0 {
+		if len(stillRunning(r.moment.snapshot, r.moment.snapshot)) > 0 {
 			r.again[t] = unsure{why, r.moment.snapshot}
 		}
 	}
@@ -300,7 +300,7 @@ func (r *roster) untold() {
 // judgeAll reads the facts and judges them, and brings the publication up to date where anything asks for it.
 func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig, c care) (map[syncd.Table]*rosterTable, error) {
 	next, err := r.read(ctx, s, tables)
-	if err != nil || c == lookOnly || !r.cfg.Manage {
+	if err != nil || c == lookOnly || !r.cfg.Manage || s.server.standby {
 		return next, err
 	}
 	r.keep.user = s.server.user
@@ -353,18 +353,24 @@ func (r *roster) read(ctx context.Context, s *session, tables []TableConfig) (ma
 	if err != nil {
 		return nil, err
 	}
-	w := surroundings{
-		version: s.server.version, user: s.server.user, publication: r.cfg.Publication, manage: r.cfg.Manage,
-		configured: map[syncd.Table]bool{},
-	}
-	for _, t := range tables {
-		w.configured[t.Table] = true
-	}
+	w := r.surroundings(s, tables)
 	next := map[syncd.Table]*rosterTable{}
 	for i, t := range tables {
 		next[t.Table] = &rosterTable{config: t, facts: facts[i], verdict: judge(t, facts[i], w)}
 	}
 	return next, nil
+}
+
+func (r *roster) surroundings(s *session, tables []TableConfig) surroundings {
+	w := surroundings{
+		version: s.server.version, user: s.server.user, publication: r.cfg.Publication,
+		manage: r.cfg.Manage && !s.server.standby, standby: s.server.standby,
+		configured: map[syncd.Table]bool{},
+	}
+	for _, t := range tables {
+		w.configured[t.Table] = true
+	}
+	return w
 }
 
 // finish makes the shape and the info of a table, or takes them over where nothing changed.

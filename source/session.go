@@ -73,19 +73,20 @@ type server struct {
 // session is an SQL session with our settings.
 type session struct {
 	*pgx.Conn
-	server server
+	server   server
+	timeline uint32 // that a standby replayed when it was first asked
 }
 
 // errPooler says why nothing works through a connection pooler.
 var errPooler = errors.New("a connection pooler such as pgbouncer stands in between; syncd needs sessions of its own: give the address of Postgres itself")
 
-// openSession opens an SQL session. primary says that a standby will not do.
-func openSession(ctx context.Context, conn string, primary bool) (*session, error) {
+// openSession opens an SQL session. follow says that it is of a source, for which a standby does only as followable says.
+func openSession(ctx context.Context, conn string, follow bool) (*session, error) {
 	cfg, err := pgx.ParseConfig(conn)
 	if err != nil {
 		return nil, fmt.Errorf("read the connection string: %w", withoutPassword(err))
 	}
-	pin(&cfg.Config, primary)
+	pin(&cfg.Config, follow)
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: 2 * time.Second}
 	}
@@ -96,7 +97,11 @@ func openSession(ctx context.Context, conn string, primary bool) (*session, erro
 		return nil, connectError(err)
 	}
 	s := &session{Conn: c}
-	if err := inspect(ctx, c.PgConn(), &s.server); err != nil {
+	err = inspect(ctx, c.PgConn(), &s.server)
+	if err == nil && follow {
+		err = s.server.followable()
+	}
+	if err != nil {
 		c.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}
@@ -110,7 +115,7 @@ func (s *session) close() {
 	s.Conn.Close(ctx)
 }
 
-// openReplication opens a replication connection to the primary's database.
+// openReplication opens a replication connection to the database that a source follows.
 func openReplication(ctx context.Context, conn string) (*pgconn.PgConn, server, error) {
 	cfg, err := pgconn.ParseConfig(conn)
 	if err != nil {
@@ -136,7 +141,10 @@ func openReplication(ctx context.Context, conn string) (*pgconn.PgConn, server, 
 		return nil, server{}, connectError(err)
 	}
 	var s server
-	if err := inspect(ctx, c, &s); err != nil {
+	if err = inspect(ctx, c, &s); err == nil {
+		err = s.followable()
+	}
+	if err != nil {
 		c.Close(context.WithoutCancel(ctx))
 		return nil, server{}, err
 	}
@@ -144,7 +152,7 @@ func openReplication(ctx context.Context, conn string) (*pgconn.PgConn, server, 
 }
 
 // pin puts our settings into the startup packet.
-func pin(cfg *pgconn.Config, primary bool) {
+func pin(cfg *pgconn.Config, follow bool) {
 	for name, value := range settings {
 		for given := range cfg.RuntimeParams {
 			if strings.EqualFold(given, name) {
@@ -156,8 +164,8 @@ func pin(cfg *pgconn.Config, primary bool) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "syncd"
 	}
-	if primary && cfg.ValidateConnect == nil {
-		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	if follow && cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = primaryOnly
 	}
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	cfg.DialFunc = dialer.DialContext

@@ -20,7 +20,7 @@ const slotQuery = `SELECT coalesce(s.plugin, ''), coalesce(s.database, ''), s.te
          OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL,
        coalesce(to_jsonb(s)->>'invalidation_reason', s.wal_status, ''),
        coalesce((s.restart_lsn - '0/0')::int8, 0), coalesce((s.confirmed_flush_lsn - '0/0')::int8, 0),
-       (pg_catalog.pg_current_wal_flush_lsn() - '0/0')::int8
+       (` + endOnDisk + ` - '0/0')::int8
   FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1`
 
 // readSlot reads the slot's state, and how far the server's log is on disk.
@@ -129,6 +129,11 @@ func (m *slotMaker) tell(ctx context.Context, done <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+			if m.SQL.server.standby {
+				m.Log.Warn("the new replication slot waits for the primary to write into its log which transactions run, and for those to end",
+					"slot", m.Name, "mend", "on the primary: SELECT pg_log_standby_snapshot()")
+				continue
+			}
 			var pids []int32
 			err := m.SQL.QueryRow(ctx, "SELECT pg_catalog.pg_blocking_pids($1)", int32(m.Replication.PID())).Scan(&pids)
 			if err == nil && len(pids) > 0 {
@@ -168,8 +173,15 @@ func (m *slotMaker) settle(ctx context.Context) error {
 	}
 }
 
-// stillRunning gives the transactions that ran in first and have not ended in now.
+// stillRunning gives the transactions that ran in first and have not ended in now. A standby's snapshot does not say which
+// ran: there it is the oldest that runs now, where it may have run then.
 func stillRunning(first, now *syncd.Snapshot) []syncd.XID {
+	if first.Standby {
+		if first.Xmin < first.Xmax && now.Xmin < first.Xmax {
+			return []syncd.XID{now.Xmin}
+		}
+		return nil
+	}
 	var open []syncd.XID
 	for _, x := range first.Xip {
 		if now.Visible(x, 0) != syncd.Visible {
@@ -185,11 +197,17 @@ func (s *session) moment(ctx context.Context) (moment, error) {
 	if err != nil {
 		return moment{}, err
 	}
+	if snapshot.Standby {
+		return moment{snapshot, snapshot.R2}, nil
+	}
 	end, err := s.insertEnd(ctx)
 	return moment{snapshot, end}, err
 }
 
 func currentSnapshot(ctx context.Context, s *session) (*syncd.Snapshot, error) {
+	if s.server.standby {
+		return s.replaySnapshot(ctx)
+	}
 	var text string
 	if err := s.QueryRow(ctx, "SELECT pg_catalog.pg_current_snapshot()::text").Scan(&text); err != nil {
 		return nil, fmt.Errorf("take a snapshot: %w", err)

@@ -38,14 +38,19 @@ func (w *Watch) steward(ctx context.Context) {
 	}
 }
 
-// letGo ends the term where the server is going down: its walsender would wait until all of the log is confirmed, which trails
+// letGo ends the term where the server is another one now, or is going down: its walsender would wait until all of the log is confirmed, which trails
 // what JetStream has acknowledged, and hold the shutdown up for as long.
 func (w *Watch) letGo(err error) {
+	t := w.current()
+	if t == nil {
+		return
+	}
 	switch sqlState(err) {
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
-		if t := w.current(); t != nil {
-			t.end(fmt.Errorf("the server is going down: %w", err))
-		}
+		t.end(fmt.Errorf("the server is going down: %w", err))
+	}
+	if errors.Is(err, errTimeline) {
+		t.end(err)
 	}
 }
 

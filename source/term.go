@@ -61,6 +61,7 @@ func (w *Watch) begin(ctx context.Context) (_ *term, err error) {
 			}
 		}
 	}()
+	w.onStandby.Store(sql.server.standby)
 	slot, _, err := readSlot(ctx, sql, w.Config.Slot)
 	if err != nil {
 		return nil, err
@@ -118,10 +119,14 @@ func (w *Watch) readStream(ctx context.Context) (StreamState, error) {
 // decide gathers the facts that are left and decides.
 func (w *Watch) decide(ctx context.Context, sql *session, repl *pgconn.PgConn, f Facts) (Plan, identity, error) {
 	id, err := identify(ctx, repl)
+	if err == nil && sql.server.standby {
+		// What it has received is decoded when it is replayed; and its lists say the timeline in the same way.
+		id.flushed, id.timeline, err = sql.replayed(ctx)
+	}
 	if err != nil {
 		return Plan{}, id, err
 	}
-	f.System, f.Timeline, f.Flushed = id.system, id.timeline, id.flushed
+	f.System, f.Timeline, f.Flushed, f.Standby = id.system, id.timeline, id.flushed, sql.server.standby
 	if f.Slot, _, err = readSlot(ctx, sql, w.Config.Slot); err != nil {
 		return Plan{}, id, err
 	}
@@ -182,10 +187,13 @@ func (w *Watch) preparePublication(ctx context.Context, sql *session) error {
 		return err
 	}
 	p, err := readPublication(ctx, sql, w.Config.Publication)
-	if err == nil && p == nil {
-		err = fmt.Errorf("there is no publication %s: CREATE PUBLICATION %s FOR TABLE …, or set manage: true", w.Config.Publication, syncd.QuoteIdent(w.Config.Publication))
+	switch {
+	case err != nil || p != nil:
+		return err
+	case sql.server.standby:
+		return fmt.Errorf("there is no publication %s, and none can be made on a standby: on the primary: %s", w.Config.Publication, w.roster.createSQL(sql))
 	}
-	return err
+	return fmt.Errorf("there is no publication %s: CREATE PUBLICATION %s FOR TABLE …, or set manage: true", w.Config.Publication, syncd.QuoteIdent(w.Config.Publication))
 }
 
 // newTerm starts replication, and publishes an epoch's first marker.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,10 @@ func TestWatchResumesWhereTheStreamStands(t *testing.T) {
 func TestWatchBeginsAnewWhatCantBeResumed(t *testing.T) {
 	t.Parallel()
 	setUp := `CREATE TABLE public.t (id int PRIMARY KEY, v text); INSERT INTO public.t SELECT i, 'a' FROM generate_series(1, 5) i`
+	anew := 2
+	if harness.Postgres(t).Version() >= 180000 {
+		anew = 1 // it decodes nothing where the publication did not exist, and the table is listed again
+	}
 	tests := []struct {
 		name   string
 		harm   func(t *testing.T, db *harness.DB, m *Memory)
@@ -97,7 +102,7 @@ func TestWatchBeginsAnewWhatCantBeResumed(t *testing.T) {
 		{name: "another system", epochs: 2, harm: func(t *testing.T, db *harness.DB, m *Memory) { last(m).System++ }},
 		{name: "another timeline", epochs: 2, harm: func(t *testing.T, db *harness.DB, m *Memory) { last(m).Timeline++ }},
 		{name: "restored backup", epochs: 2, harm: func(t *testing.T, db *harness.DB, m *Memory) { last(m).Through += 1 << 32 }},
-		{name: "publication dropped and made anew", epochs: 2, harm: func(t *testing.T, db *harness.DB, m *Memory) {
+		{name: "publication dropped and made anew", epochs: anew, harm: func(t *testing.T, db *harness.DB, m *Memory) {
 			db.Exec(`DROP PUBLICATION "syncd_` + db.Name + `"`)
 			db.Exec(`INSERT INTO public.t VALUES (100, 'can not be decoded')`)
 		}},
@@ -132,6 +137,9 @@ func TestWatchBeginsAnewWhatCantBeResumed(t *testing.T) {
 				t.Fatalf("epochs %v, want %d", got, tt.epochs)
 			}
 			flushes, _ := m.Flushes()
+			if strings.HasPrefix(tt.name, "publication") && tt.epochs == 1 && !slices.ContainsFunc(flushes, func(f syncd.Flush) bool { return f.Marker.Relist[tableT] != "" }) {
+				t.Error("no marker says that the table is to be listed again")
+			}
 			d := flushes[len(flushes)-1]
 			for i := len(flushes) - 1; len(d.Deltas) == 0; i-- {
 				d = flushes[i]

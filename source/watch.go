@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -24,8 +25,9 @@ type Watch struct {
 	// disk, in the directory for temporary files, and published in parts.
 	MaxTransaction int
 
-	roster *roster
-	slot   sync.Mutex // held while the slot is made or dropped
+	roster    *roster
+	slot      sync.Mutex  // held while the slot is made or dropped
+	onStandby atomic.Bool // the server was a standby at the last start
 
 	mu       sync.Mutex
 	term     *term        // the one that leads; nil while standing by
