@@ -52,7 +52,7 @@ func (a *Access) check(r *http.Request, e endpoint) error {
 	if e == healthz || e == readyz {
 		return nil
 	}
-	if a.Token != nil && !a.Token.allows(r) {
+	if a.Token != nil && e != statusPage && !a.Token.allows(r) {
 		return &failure{status: http.StatusUnauthorized, text: "a token is required: send \"Authorization: Bearer …\" with what sidecar.token_file holds"}
 	}
 	if a.LocalOnly && !localHost(r.Host) {

@@ -1,10 +1,7 @@
 package api
 
 import (
-	_ "embed"
-	"html/template"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/syncd-io/syncd"
@@ -96,27 +93,4 @@ func (a *API) getHealth(w http.ResponseWriter, r *http.Request, notReady error) 
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	return nil
-}
-
-//go:embed page.html
-var pageText string
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"seconds": func(s *float64) string { return strconv.FormatFloat(*s, 'f', 1, 64) + " s" },
-}).Parse(pageText))
-
-// getPage shows the status to people. The page runs no script and loads nothing.
-func (a *API) getPage(w http.ResponseWriter, r *http.Request) error {
-	if err := noParams(r); err != nil {
-		return err
-	}
-	s, err := a.Status()
-	if err != nil {
-		return err
-	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	h["Cache-Control"] = noStore
-	return pageTemplate.Execute(w, s)
 }

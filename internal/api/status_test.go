@@ -1,7 +1,10 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -82,21 +85,29 @@ func TestMetrics(t *testing.T) {
 	wantStatus(t, r.do("GET", "/metrics"), 200, "syncd_gaps_total 0")
 }
 
+// TestPage: the status page holds no data and nothing from elsewhere, and its policy lets its own script run and ask this
+// server, nothing else. What it asks for is guarded by the token as ever.
 func TestPage(t *testing.T) {
 	r := newRig(t)
-	r.cache.commit(func(v *fakeView) {
-		v.table(syncd.Table{Schema: "public", Name: "<script>"}, "id").Info.Error = "it has <no> key"
-	})
-	r.cache.commit(func(v *fakeView) { v.state.Tables[users].Verified.At = r.clock.Add(-time.Minute) })
+	token := &Token{}
+	token.Set("s3cret")
+	r.API.Access.Token = token
 	w := r.do("GET", "/")
-	if strings.Contains(w.Body.String(), "%!") {
-		t.Errorf("a value is printed wrongly: %s", w.Body)
+	wantStatus(t, w, 200, "<title>syncd</title>")
+	policy := w.Header().Get("Content-Security-Policy")
+	script := regexp.MustCompile(`(?s)<script>(.*)</script>`).FindStringSubmatch(w.Body.String())
+	if len(script) != 2 || strings.Count(w.Body.String(), "<script") != 1 {
+		t.Fatal("the page has other scripts than one")
 	}
-	wantStatus(t, w, 200, "0.2 s behind", "60.0 s ago", "never", "syncd shop", "public.users", "&lt;script&gt;", "it has &lt;no&gt; key", "Ready")
-	if strings.Contains(w.Body.String(), "<script>") || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
-		t.Errorf("the page is open to scripts: %s", w.Body)
+	sum := sha256.Sum256([]byte(script[1]))
+	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("the policy is %s, without %s", policy, want)
+		}
 	}
-	r.node.notReady = "the bus is away"
-	r.cache.commit(func(v *fakeView) { *v.state = sink.State{} })
-	wantStatus(t, r.do("GET", "/"), 200, "Not ready: the bus is away", "none known yet")
+	for _, foreign := range regexp.MustCompile(`(?:src|href|url)\s*[=(]\s*["']?(?:https?:)?//[^"')\s]+`).FindAllString(w.Body.String(), -1) {
+		t.Errorf("the page asks elsewhere: %s", foreign)
+	}
+	wantStatus(t, r.do("GET", "/v1/status"), 401, "a token is required")
+	wantStatus(t, r.do("GET", "/?x=1"), 400, "x")
 }
