@@ -161,7 +161,14 @@ func (in *intake) commit(c *Commit) error {
 	if b.spill != nil {
 		return in.commitSpilled(c)
 	}
+	if c.End > in.Replay.After.Through {
+		in.Visible.lift()
+	}
 	if skip {
+		// The stream has it, and it may be invisible still.
+		if b.changed || b.strange {
+			in.commits = append(in.commits, commitRef{c.End, in.xid})
+		}
 		b.drop()
 	} else if b.commit(c.End, c.Committed, in.xid) > 0 {
 		in.last = commitRef{c.End, in.xid}
@@ -191,7 +198,14 @@ func (in *intake) commitSpilled(c *Commit) error {
 
 // pass says that there is no commit up to lsn that was not read. In the midst of a transaction it says nothing.
 func (in *intake) pass(lsn syncd.LSN) error {
-	if in.Build.inside || lsn <= in.through {
+	if in.Build.inside {
+		return nil
+	}
+	if lsn >= in.Replay.After.Through {
+		in.handOver() // what was replayed may be invisible still
+		in.Visible.lift()
+	}
+	if lsn <= in.through {
 		return nil
 	}
 	if err := in.Replay.Pass(lsn); err != nil {

@@ -161,14 +161,22 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range tables {
+		if err := r.finish(ctx, s, next[t.Table], old[t.Table], retyped); err != nil {
+			return err
+		}
+	}
+	r.take(tables, old, next, truncated, now)
+	return nil
+}
+
+// take takes in what a look has found, and marks the tables to be listed again that are not as they were.
+func (r *roster) take(tables []TableConfig, old, next map[syncd.Table]*rosterTable, truncated map[syncd.Table]bool, now moment) {
 	causes := map[syncd.Table]string{}
 	order := make([]syncd.Table, len(tables))
 	for i, t := range tables {
 		order[i] = t.Table
 		n := next[t.Table]
-		if err := r.finish(ctx, s, n, old[t.Table], retyped); err != nil {
-			return err
-		}
 		why := whyRelist(old[t.Table], n, truncated[t.Table])
 		if old[t.Table] == nil && len(old) > 0 && n.shape != nil {
 			why = "it was added to the configuration"
@@ -188,7 +196,6 @@ func (r *roster) look(ctx context.Context, s *session, c care) error {
 	r.moment = now
 	r.looks.Add(1)
 	r.cause(causes)
-	return nil
 }
 
 // cause marks tables to be listed again, for the reasons that a look has found; and once more those of which that is due.

@@ -215,6 +215,14 @@ func currentSnapshot(ctx context.Context, s *session) (*syncd.Snapshot, error) {
 	return syncd.ParseSnapshot(text)
 }
 
+func (s *session) snapshot(ctx context.Context) (*syncd.Snapshot, error) {
+	return currentSnapshot(ctx, s)
+}
+
+func (s *session) columns(ctx context.Context, c *Catalog, rel []RelationColumn) ([]Column, error) {
+	return c.Columns(ctx, s, rel)
+}
+
 // sleep waits for d, or until ctx ends and then gives its error.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

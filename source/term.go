@@ -34,7 +34,16 @@ type term struct {
 	move   chan struct{} // a hint that somebody waits for a position
 
 	asking sync.Mutex // held while sql is used
-	sql    *session
+	sql    asker
+}
+
+// asker is what a term asks the server beside the replication stream. A session is one.
+type asker interface {
+	columns(ctx context.Context, c *Catalog, rel []RelationColumn) ([]Column, error)
+	snapshot(ctx context.Context) (*syncd.Snapshot, error)
+	insertEnd(ctx context.Context) (syncd.LSN, error)
+	flush(ctx context.Context, at syncd.LSN) error
+	close()
 }
 
 const (
@@ -206,41 +215,55 @@ func (w *Watch) newTerm(ctx context.Context, sql *session, repl *pgconn.PgConn, 
 	if err != nil {
 		return nil, err
 	}
-	if p.Action == Resume {
-		w.roster.compare(after.Catalog)
-	} else {
-		_, seen, _ := w.roster.demanded(0)
-		after.Catalog = seen.String()
-		m := after
-		if err := w.Publisher.Publish(ctx, &syncd.Flush{Marker: m}); err != nil {
-			return nil, fmt.Errorf("publish the first marker of epoch %d: %w", p.Epoch, err)
-		}
-		w.setLast(m)
+	if after, err = w.goOn(ctx, p, after); err != nil {
+		return nil, err
 	}
 	stream, err := startStream(ctx, repl, w.Config.Slot, w.Config.Publication)
 	if err != nil {
 		return nil, w.startError(err)
 	}
-	t := &term{
-		watch: w, plan: p, server: srv, stream: stream, sql: sql,
-		queue: newQueue(queueBytes, after.Through), seen: newVisibility(), trail: newTrail(w.Config.TrailInterval, slot.Confirmed),
-		ended: make(chan struct{}), fail: make(chan error, 1), answer: make(chan struct{}, 1), move: make(chan struct{}, 1),
+	t := &term{server: srv, stream: stream, sql: sql}
+	w.assemble(t, p, after, slot.Confirmed, snapshot.Xmax)
+	return t, nil
+}
+
+// goOn begins behind the stream's last marker, or publishes an epoch's first; it gives the marker to go on behind.
+func (w *Watch) goOn(ctx context.Context, p Plan, after syncd.Marker) (syncd.Marker, error) {
+	if p.Action == Resume {
+		w.roster.compare(after.Catalog)
+		return after, nil
 	}
-	t.recent.Store(uint64(snapshot.Xmax))
+	_, seen, _ := w.roster.demanded(0)
+	after.Catalog = seen.String()
+	m := after
+	if err := w.Publisher.Publish(ctx, &syncd.Flush{Marker: m}); err != nil {
+		return after, fmt.Errorf("publish the first marker of epoch %d: %w", p.Epoch, err)
+	}
+	w.setLast(m)
+	return after, nil
+}
+
+// assemble makes the stages of a term that has its connections, which go on behind a marker.
+func (w *Watch) assemble(t *term, p Plan, after syncd.Marker, confirmed syncd.LSN, recent syncd.XID) {
+	t.watch, t.plan, t.seen = w, p, newVisibility()
+	t.queue, t.trail = newQueue(queueBytes, after.Through), newTrail(w.Config.TrailInterval, confirmed)
+	t.ended, t.fail, t.answer, t.move = make(chan struct{}), make(chan error, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	t.recent.Store(uint64(recent))
 	t.pump = &pump{
 		Publisher: w.Publisher, Queue: t.queue, Visible: t.seen, Tables: w.roster, Observer: w.Config.Observer,
 		wake: make(chan struct{}, 1), last: after,
 	}
 	t.intake = intake{
-		Stream: stream, Queue: t.queue, Visible: t.seen, Recent: &t.recent,
+		Stream: t.stream, Queue: t.queue, Visible: t.seen, Recent: &t.recent,
 		Build:  builder{Epoch: after.Epoch, Tables: w.roster, Types: t.types, Relist: w.roster.demand, SpillBytes: w.MaxTransaction},
 		Answer: func() { signal(t.answer) }, Heard: t.hear, through: after.Through,
 	}
 	if p.Action == Resume {
-		t.intake.Replay = Replay{After: after, Confirmed: slot.Confirmed}
+		t.intake.Replay = Replay{After: after, Confirmed: confirmed}
+		t.seen.hold(after.Safe)
+		t.ask.Store(true) // a server that has nothing to replay is to say so
 	}
 	t.hear()
-	return t, nil
 }
 
 // startError tells a slot that somebody took in between from other trouble.
@@ -312,7 +335,8 @@ func (t *term) acknowledge(ctx context.Context) error {
 		pos, moved := t.watch.Publisher.Acked()
 		if pos.Epoch == epoch {
 			now := time.Now()
-			t.trail.ack(pos.LSN, now)
+			// What is not visible yet is replayed to the next term, which has to know of it.
+			t.trail.ack(min(pos.LSN, t.seen.safe(pos.LSN)), now)
 			t.pump.acknowledged(pos.LSN, now)
 			t.watch.roster.settled(pos.LSN)
 		}
@@ -363,14 +387,14 @@ func (t *term) report(ctx context.Context) error {
 func (t *term) types(ctx context.Context, rel []RelationColumn) ([]Column, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
-	return t.watch.roster.catalog.Columns(ctx, t.sql, rel)
+	return t.sql.columns(ctx, &t.watch.roster.catalog, rel)
 }
 
 // snapshot takes a snapshot for the visibility.
 func (t *term) snapshot(ctx context.Context) (*syncd.Snapshot, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
-	s, err := currentSnapshot(ctx, t.sql)
+	s, err := t.sql.snapshot(ctx)
 	if err == nil {
 		t.recent.Store(uint64(s.Xmax))
 	}

@@ -17,13 +17,36 @@ type commitRef struct {
 // visibility knows which decoded commits are not yet known to be visible. A commit is decoded as soon as it is in the log,
 // and visible only when its transaction has left the list of the running ones: microseconds later, or, while a synchronous
 // standby is away, much later.
+//
+// A term that resumes knows nothing of the commits before it: until the slot has replayed those that the stream has, it says
+// no more than the last marker did. The slot is never confirmed beyond what is visible, so they are all among them.
 type visibility struct {
 	mu     sync.Mutex
 	unseen []commitRef // by LSN
+	held   bool        // the replay has not passed the stream's end
+	last   syncd.LSN   // the safe of the last marker, while held
 	wake   chan struct{}
 }
 
 func newVisibility() *visibility { return &visibility{wake: make(chan struct{}, 1)} }
+
+// hold lets nothing beyond last count as safe, until lift.
+func (v *visibility) hold(last syncd.LSN) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held, v.last = true, last
+}
+
+// lift says that every commit is known.
+func (v *visibility) lift() {
+	v.mu.Lock()
+	was := v.held
+	v.held = false
+	v.mu.Unlock()
+	if was {
+		signal(v.wake)
+	}
+}
 
 // add takes in commits, before they are handed to the publisher.
 func (v *visibility) add(commits []commitRef) {
@@ -54,6 +77,9 @@ func (v *visibility) see(s *syncd.Snapshot) int {
 func (v *visibility) safe(through syncd.LSN) syncd.LSN {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.held {
+		through = min(through, v.last)
+	}
 	if len(v.unseen) > 0 && v.unseen[0].lsn <= through {
 		return v.unseen[0].lsn - 1
 	}

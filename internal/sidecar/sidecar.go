@@ -42,6 +42,8 @@ type Config struct {
 	// Data is the directory that the cache is kept in between two runs, by stores that can be written to a file; it is made
 	// where there is none. Empty: nothing is kept.
 	Data string
+	// Seed decides what is left to chance: the jitter of resyncs, and which keys are sampled; 0: another at each start.
+	Seed uint64
 	// Registerer takes the metrics; nil: nobody sees them.
 	Registerer prometheus.Registerer
 	// Logger gets what stages do and can't do; nil: quiet.
@@ -99,16 +101,20 @@ func Open(c Config, stream sink.Stream, source Source) (*Sidecar, error) {
 // compose makes the stages of the pull half.
 func (s *Sidecar) compose() {
 	pull := cache{s.cache}
+	seed := s.config.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
 	s.catalog = &resync.Catalog{Lister: s.source, Cache: pull, Logger: s.log.With("stage", "catalog")}
 	s.catalog.Want(s.config.Tables)
 	s.runner = &resync.Runner{
 		Lister: s.source, Cache: pull, Marks: s.source, Catalog: s.catalog, Mode: s.config.Mode, MaxPrune: s.config.MaxPrune,
-		Schedule: resync.Schedule{Interval: s.config.Interval, Jitter: s.config.Jitter, Spread: spread(s.config.Interval), Seed: rand.Uint64()},
+		Schedule: resync.Schedule{Interval: s.config.Interval, Jitter: s.config.Jitter, Spread: spread(s.config.Interval), Seed: seed},
 		Observer: s.metrics, Logger: s.log.With("stage", "resync"),
 	}
 	s.fetcher = &resync.Fetcher{Lister: s.source, Cache: pull, Marks: s.source, Observer: s.metrics, Logger: s.log.With("stage", "fetcher")}
 	s.checker = &resync.Checker{
-		Lister: s.source, Cache: pull, Asker: s.runner, Rate: s.config.Checks, Seed: rand.Uint64(),
+		Lister: s.source, Cache: pull, Asker: s.runner, Rate: s.config.Checks, Seed: seed,
 		Observer: s.metrics, Logger: s.log.With("stage", "checker"),
 	}
 }
