@@ -88,7 +88,6 @@ type postgres struct {
 	moved    chan struct{} // closed when the log grows
 
 	replayed syncd.LSN // by the standby
-	paused   bool
 }
 
 func newPostgres(dice *rand.Rand) *postgres {
