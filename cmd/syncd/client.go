@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -120,7 +121,7 @@ func (c *client) do(ctx context.Context, method, path string) ([]byte, http.Head
 		return nil, nil, c.unreached(ctx, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return body, resp.Header, &answerError{resp.StatusCode, errorText(body)}
+		return body, resp.Header, &answerError{status: resp.StatusCode, text: errorText(body)}
 	}
 	return body, resp.Header, nil
 }
@@ -152,6 +153,7 @@ func (c *client) get(ctx context.Context, path string, into any) error {
 type answerError struct {
 	status int
 	text   string
+	after  time.Duration // what Retry-After says; 0: nothing
 }
 
 func (e *answerError) Error() string { return e.text }
