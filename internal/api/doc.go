@@ -13,6 +13,10 @@
 // An answer never claims more than it holds: while a key's row is unknown (a change whose row has to be fetched, or a
 // key that could not be decided) the key, and any page of its table, claims only what lies before that change.
 //
+// A watch follows the History at its own pace and holds a place in it and no more; between two events it has no buffer. What
+// it sends is whole commits, each ended by a bookmark whose id names the place behind it, so a client that is cut off goes on
+// with nothing missing and nothing torn.
+//
 // It keeps no copy of rows and no per-client state. Rows are sent in gzip or zstd where the client takes them and they are
 // worth it.
 package api
