@@ -11,6 +11,8 @@ func BucketOf(hash uint64, bits int) int { return int(hash >> (64 - bits)) }
 type DigestRequest struct {
 	Table Table
 	Bits  int
+	// Selector leaves out the rows that it does not match; empty: none.
+	Selector string
 }
 
 // Digest tells how many rows each hash bucket of a table has, and the sum of their digests: two that are equal prove the
@@ -18,7 +20,9 @@ type DigestRequest struct {
 //
 // Its rows were read in pages, as those of a list are, each in a snapshot of its own: they are not of one moment.
 type Digest struct {
-	Table    Table
+	Table Table
+	// Selector is that of the request: only rows that it matches are counted.
+	Selector string
 	Schema   uint64 // hash of the shape
 	System   uint64 // system identifier of the server it was read from
 	Timeline uint32

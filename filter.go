@@ -70,6 +70,25 @@ func ParseSelector(info TableInfo, text string) (Filter, error) {
 	return ParseFilter(info, values)
 }
 
+// CheckSelector finds what is wrong with a selector whatever the table's columns are.
+func CheckSelector(text string) error {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return fmt.Errorf("selector %q: %w; write it as in a URL, such as status=eq.active&price=gt.10, with %%26 for & and %%2B for +", text, err)
+	}
+	if len(values) == 0 {
+		return fmt.Errorf("selector %q has no condition: write it as in a URL, such as status=eq.active&price=gt.10", text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		for _, text := range values[name] {
+			if err := checkOperator(text); err != nil {
+				return fmt.Errorf("selector %s=%s: %w", name, text, err)
+			}
+		}
+	}
+	return nil
+}
+
 func noColumn(info TableInfo, name string) error {
 	near := ""
 	if n := Nearest(name, info.Columns); n != "" {
@@ -144,6 +163,18 @@ func (f Filter) Match(row []byte) bool {
 		}
 	}
 	return true
+}
+
+// Rejects says whether the columns that a row has are enough to tell that the filter does not hold, whatever those that it
+// lacks are. Of a row with all columns it says what Match denies.
+func (f Filter) Rejects(row []byte) bool {
+	s := fieldScanner{row: row}
+	for len(f.columns) > 0 && s.next() {
+		if i := f.find(s.name); i >= 0 && !f.columns[i].hold(s.value) {
+			return true
+		}
+	}
+	return s.malformed
 }
 
 var jsonNull = []byte("null")

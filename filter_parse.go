@@ -11,11 +11,11 @@ import (
 // parseCondition reads what stands behind a column's "=": [not.]operator.value.
 func parseCondition(k kind, typ, text string) (condition, error) {
 	c := condition{text: text}
-	rest, not := strings.CutPrefix(text, "not.")
-	op, value, ok := strings.Cut(rest, ".")
-	if !ok {
-		return c, fmt.Errorf("the operator is missing: write OPERATOR.VALUE, such as eq.%s; there are %s, and not. before each", text, FilterOperators)
+	if err := checkOperator(text); err != nil {
+		return c, err
 	}
+	rest, not := strings.CutPrefix(text, "not.")
+	op, value, _ := strings.Cut(rest, ".")
 	c.not = not
 	switch op {
 	case "eq":
@@ -34,8 +34,6 @@ func parseCondition(k kind, typ, text string) (condition, error) {
 		return c, c.parseIn(k, typ, value)
 	case "is":
 		return c, c.parseIs(k, typ, value)
-	default:
-		return c, fmt.Errorf("there is no operator %q here: there are %s, and not. before each", op, FilterOperators)
 	}
 	if c.op != opEq && k == plainKind {
 		return c, fmt.Errorf("values of type %s are compared as text and have no order here: use eq, neq, in or is", typ)
@@ -43,6 +41,18 @@ func parseCondition(k kind, typ, text string) (condition, error) {
 	var err error
 	c.one, err = k.operand(typ, value)
 	return c, err
+}
+
+// checkOperator says whether a condition begins with an operator that there is.
+func checkOperator(text string) error {
+	op, _, ok := strings.Cut(strings.TrimPrefix(text, "not."), ".")
+	if !ok {
+		return fmt.Errorf("the operator is missing: write OPERATOR.VALUE, such as eq.%s; there are %s, and not. before each", text, FilterOperators)
+	}
+	if !slices.Contains(strings.Split(FilterOperators, ", "), op) {
+		return fmt.Errorf("there is no operator %q here: there are %s, and not. before each", op, FilterOperators)
+	}
+	return nil
 }
 
 func (c *condition) parseIs(k kind, typ, value string) error {

@@ -25,6 +25,8 @@ type ListRequest struct {
 	Started bool
 	After   Key
 	Limit   int // rows at most; 0 leaves it to the source
+	// Selector leaves out the rows that it does not match, as Buckets does; empty: no row.
+	Selector string
 	// Buckets leaves out the rows whose keys lie in other hash buckets; nil: no row. Pages then have fewer rows than there
 	// would be room for, and may have none.
 	Buckets *BucketSet
@@ -36,12 +38,16 @@ type ListRequest struct {
 type GetRequest struct {
 	Table Table
 	Keys  []Key
+	// Selector makes the rows that it does not match absent; empty: none.
+	Selector string
 }
 
 // Page is a part of a table as one snapshot shows it: a page of a list, or the answer to a get. Keys that a get asked for
 // and Rows lacks are absent in the snapshot.
 type Page struct {
-	Table    Table
+	Table Table
+	// Selector is that of the request: rows that it does not match count as absent.
+	Selector string
 	Schema   uint64 // hash of the shape
 	System   uint64 // system identifier of the server it was read from
 	Timeline uint32

@@ -104,4 +104,7 @@ type TableInfo struct {
 	Key     []string // the key columns, in key order
 	Schema  uint64   // hash of the shape; another number means another shape. 0 where Error is set
 	Error   string   // why the table is refused, with what mends it; empty where it is synced
+	// Selector says which rows a consumer keeps, in the form of Filter.String; empty: all. It is the consumer's own: no source
+	// tells it.
+	Selector string
 }

@@ -64,7 +64,7 @@ func (c *Client) Tables(ctx context.Context) ([]syncd.TableInfo, error) {
 
 // List gives one page of a table.
 func (c *Client) List(ctx context.Context, r syncd.ListRequest) (*syncd.Page, error) {
-	page, err := c.page(ctx, endpointList, appendListRequest(nil, &r), r.Table)
+	page, err := c.page(ctx, endpointList, appendListRequest(nil, &r), r.Table, r.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("list %v: %w", r.Table, err)
 	}
@@ -85,6 +85,8 @@ func (c *Client) Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Dige
 	switch {
 	case err != nil:
 		return nil, located(err, serviceSubject(c.Name, endpointDigest), 0)
+	case d.Selector != r.Selector:
+		return nil, fmt.Errorf("digest %v: %w", r.Table, &selectorError{r.Selector, d.Selector})
 	case d.Table != r.Table || d.Bits != r.Bits:
 		return nil, fmt.Errorf("digest %v: the reply is about %v in 2^%d buckets", r.Table, d.Table, d.Bits)
 	}
@@ -93,7 +95,7 @@ func (c *Client) Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Dige
 
 // Get gives single keys of a table.
 func (c *Client) Get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, error) {
-	page, err := c.page(ctx, endpointGet, appendGetRequest(nil, &r), r.Table)
+	page, err := c.page(ctx, endpointGet, appendGetRequest(nil, &r), r.Table, r.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("get %d keys of %v: %w", len(r.Keys), r.Table, err)
 	}
@@ -118,7 +120,7 @@ func (c *Client) Mark(ctx context.Context, at syncd.LSN) (syncd.Position, error)
 	return pos, nil
 }
 
-func (c *Client) page(ctx context.Context, endpoint string, request []byte, t syncd.Table) (*syncd.Page, error) {
+func (c *Client) page(ctx context.Context, endpoint string, request []byte, t syncd.Table, selector string) (*syncd.Page, error) {
 	body, err := c.ask(ctx, endpoint, request)
 	if err != nil {
 		return nil, err
@@ -131,7 +133,20 @@ func (c *Client) page(ctx context.Context, endpoint string, request []byte, t sy
 	if page.Table != t {
 		return nil, fmt.Errorf("the reply is about %v", page.Table)
 	}
+	if page.Selector != selector {
+		return nil, &selectorError{selector, page.Selector}
+	}
 	return page, nil
+}
+
+// selectorError says that a source has not kept to a selector.
+type selectorError struct{ asked, got string }
+
+func (e *selectorError) Error() string {
+	if e.got == "" {
+		return fmt.Sprintf("the source answered with all rows where those of the selector %q were asked for: it is older than selectors, upgrade it", e.asked)
+	}
+	return fmt.Sprintf("the source answered by the selector %q where %q was asked for", e.got, e.asked)
 }
 
 // ask sends a request and gives the whole reply. One that reaches a service as it stops is sent again, to another.

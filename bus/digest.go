@@ -13,7 +13,8 @@ import (
 func appendDigestRequest(b []byte, r *syncd.DigestRequest) []byte {
 	b = append(b, `{"table":`...)
 	b = appendString(b, r.Table.String())
-	return append(appendUintField(b, `,"bits":`, uint64(r.Bits)), '}')
+	b = appendUintField(b, `,"bits":`, uint64(r.Bits))
+	return append(appendSelector(b, r.Selector), '}')
 }
 
 func (p *parser) digestRequest(body []byte) (r syncd.DigestRequest, err error) {
@@ -24,6 +25,8 @@ func (p *parser) digestRequest(body []byte) (r syncd.DigestRequest, err error) {
 				ok = p.once(requestTable) && p.setTable(&r.Table)
 			case "bits":
 				ok = p.once(requestBits) && p.bits(&r.Bits)
+			case "selector":
+				ok = p.once(requestSelector) && p.selector(&r.Selector)
 			}
 			return ok
 		}) && p.needs(1<<requestTable|1<<requestBits)
@@ -98,7 +101,7 @@ func (p *parser) bucketRange(s *syncd.BucketSet) bool {
 
 // appendDigest appends the body of a reply to "digest".
 func appendDigest(b []byte, d *syncd.Digest) []byte {
-	b = appendReading(b, &syncd.Page{Table: d.Table, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot, Safe: d.Safe})
+	b = appendReading(b, &syncd.Page{Table: d.Table, Selector: d.Selector, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot, Safe: d.Safe})
 	b = appendUintField(b, `,"form":`, uint64(d.Form))
 	b = appendUintField(b, `,"bits":`, uint64(d.Bits))
 	b = append(b, `,"buckets":"`...)
@@ -179,6 +182,7 @@ func (p *parser) digest(body []byte) (*syncd.Digest, error) {
 	if err != nil {
 		return nil, fmt.Errorf(`"buckets": %w`, err)
 	}
+	d.Selector = g.Selector
 	d.Table, d.Schema, d.System, d.Timeline, d.Snapshot, d.Safe = g.Table, g.Schema, g.System, g.Timeline, g.Snapshot, g.Safe
 	return d, nil
 }

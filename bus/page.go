@@ -24,7 +24,17 @@ func appendListRequest(b []byte, r *syncd.ListRequest) []byte {
 		b = append(b, `,"buckets":`...)
 		b = appendBucketSet(b, r.Buckets)
 	}
+	b = appendSelector(b, r.Selector)
 	return append(appendTotals(b, r.Sent), '}')
+}
+
+// appendSelector appends the field of a request, page or digest that is of some rows alone.
+func appendSelector(b []byte, s string) []byte {
+	if s == "" {
+		return b
+	}
+	b = append(b, `,"selector":`...)
+	return appendString(b, s)
 }
 
 func appendTotals(b []byte, t syncd.Totals) []byte {
@@ -38,7 +48,8 @@ func appendGetRequest(b []byte, r *syncd.GetRequest) []byte {
 	b = append(b, `{"table":`...)
 	b = appendString(b, r.Table.String())
 	b = append(b, `,"keys":`...)
-	return append(appendKeys(b, r.Keys), '}')
+	b = appendKeys(b, r.Keys)
+	return append(appendSelector(b, r.Selector), '}')
 }
 
 func appendKeys(b []byte, keys []syncd.Key) []byte {
@@ -83,6 +94,7 @@ func appendPage(b []byte, p *syncd.Page) []byte {
 func appendReading(b []byte, p *syncd.Page) []byte {
 	b = append(b, `{"table":`...)
 	b = appendString(b, p.Table.String())
+	b = appendSelector(b, p.Selector)
 	b = append(b, `,"schema":"`...)
 	b = appendHex64(b, p.Schema)
 	b = append(b, `","system":`...)
@@ -95,7 +107,7 @@ func appendReading(b []byte, p *syncd.Page) []byte {
 
 // pageBytes is about how long the body of a page is.
 func pageBytes(p *syncd.Page) int {
-	n := 512 + 24*len(p.Snapshot.Xip)
+	n := 512 + len(p.Selector) + 24*len(p.Snapshot.Xip)
 	for _, k := range p.Asked {
 		n += len(k) + 8
 	}
@@ -137,6 +149,7 @@ const (
 	requestKeys
 	requestBuckets
 	requestBits
+	requestSelector
 )
 
 func (p *parser) listRequest(body []byte) (r syncd.ListRequest, err error) {
@@ -156,6 +169,8 @@ func (p *parser) listRequest(body []byte) (r syncd.ListRequest, err error) {
 				ok = p.once(requestSent) && p.totals(&r.Sent)
 			case "buckets":
 				ok = p.once(requestBuckets) && p.bucketSet(&r.Buckets)
+			case "selector":
+				ok = p.once(requestSelector) && p.selector(&r.Selector)
 			}
 			return ok
 		}) && p.needs(1<<requestTable)
@@ -171,11 +186,22 @@ func (p *parser) getRequest(body []byte) (r syncd.GetRequest, err error) {
 				ok = p.once(requestTable) && p.setTable(&r.Table)
 			case "keys":
 				ok = p.once(requestKeys) && p.keys(&r.Keys)
+			case "selector":
+				ok = p.once(requestSelector) && p.selector(&r.Selector)
 			}
 			return ok
 		}) && p.needs(1<<requestTable|1<<requestKeys)
 	})
 	return r, err
+}
+
+// selector reads what appendSelector wrote: it is not empty.
+func (p *parser) selector(to *string) (ok bool) {
+	*to, ok = p.str()
+	if ok && *to == "" {
+		return p.bad("a selector is empty")
+	}
+	return ok
 }
 
 func (p *parser) needs(fields uint32) bool {
@@ -258,6 +284,7 @@ const (
 	pageForm // of a digest, as those that follow
 	pageBits
 	pageBuckets
+	pageSelector
 )
 
 const pageNeeds = 1<<(pageRows+1) - 1
@@ -316,6 +343,8 @@ func (p *parser) readingField(g *syncd.Page, name string) (ok bool) {
 	switch name {
 	case "table":
 		ok = p.once(pageTable) && p.setTable(&g.Table)
+	case "selector":
+		ok = p.once(pageSelector) && p.selector(&g.Selector)
 	case "schema":
 		if ok = p.once(pageSchema); ok {
 			g.Schema, ok = text(p, parseSchema)

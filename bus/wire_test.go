@@ -80,6 +80,9 @@ func samplePages() []syncd.Page {
 		Safe:     0x100, Asked: []syncd.Key{syncd.MakeKey("a", "b"), syncd.MakeKey("")}, Rows: []syncd.Row{},
 	}, {
 		Table: users, Schema: 2, System: 1, Timeline: 3, Snapshot: &syncd.Snapshot{Epoch: 2, Xmin: 1, Xmax: 1, H: 1}, Last: true, Rows: []syncd.Row{},
+	}, {
+		Table: users, Selector: "name=eq.a%2Bb&status=eq.active", Schema: 2, System: 1, Timeline: 3, Snapshot: &syncd.Snapshot{Epoch: 2, Xmin: 1, Xmax: 1, H: 1},
+		Asked: []syncd.Key{syncd.MakeKey("1")}, Rows: []syncd.Row{},
 	}}
 }
 
@@ -91,6 +94,9 @@ func sampleDigests() []syncd.Digest {
 	}, {
 		Table: odd, Schema: 1, System: 1, Timeline: 3, Form: 1, Safe: 0x100, Buckets: []syncd.Totals{{}},
 		Snapshot: &syncd.Snapshot{Epoch: 2, Xmin: 738, Xmax: 742, Standby: true, R: 0x100, R2: 0x180, H: 0x180},
+	}, {
+		Table: users, Selector: "status=eq.active", Schema: 1, System: 1, Timeline: 3, Form: 1, Safe: 0x100, Buckets: []syncd.Totals{{Rows: 1, Digest: 5}},
+		Snapshot: &syncd.Snapshot{Epoch: 2, Xmin: 1, Xmax: 1, H: 1},
 	}}
 }
 
@@ -236,13 +242,16 @@ func TestRequestsAndTablesRoundTripAndStayAsTheyAre(t *testing.T) {
 	some := syncd.ListRequest{Table: users, Buckets: &syncd.BucketSet{Bits: 12, Ranges: []syncd.BucketRange{{First: 7, Last: 7}, {First: 4090, Last: 4095}}}}
 	digest := syncd.DigestRequest{Table: users, Bits: 12}
 	get := syncd.GetRequest{Table: users, Keys: []syncd.Key{syncd.MakeKey("1"), syncd.MakeKey("x", "y")}}
+	kept := syncd.ListRequest{Table: users, Limit: 10, Selector: "name=eq.a%2Bb&status=eq.active"}
+	keptDigest := syncd.DigestRequest{Table: users, Bits: 4, Selector: "status=eq.active"}
+	keptGet := syncd.GetRequest{Table: users, Keys: []syncd.Key{syncd.MakeKey("1")}, Selector: "status=eq.active"}
 	infos := []syncd.TableInfo{
 		{Table: users, Columns: []string{"id", "name"}, Types: []string{"integer", "text"}, Key: []string{"id"}, Schema: 5},
 		{Table: odd, Columns: nil, Types: nil, Key: nil, Error: "it has no key: ALTER TABLE …"},
 	}
 	pos := syncd.Position{Epoch: 3, LSN: 0xAB}
 	golden(t, "requests.jsonl", bytes.Join([][]byte{appendListRequest(nil, &list), appendListRequest(nil, &some), appendDigestRequest(nil, &digest), appendGetRequest(nil, &get),
-		appendMarkRequest(nil, 0xAB), appendMarkReply(nil, pos), appendTableInfos(nil, infos)}, []byte("\n")))
+		appendListRequest(nil, &kept), appendDigestRequest(nil, &keptDigest), appendGetRequest(nil, &keptGet), appendMarkRequest(nil, 0xAB), appendMarkReply(nil, pos), appendTableInfos(nil, infos)}, []byte("\n")))
 	gotList, err1 := p.listRequest(appendListRequest(nil, &list))
 	gotGet, err2 := p.getRequest(appendGetRequest(nil, &get))
 	gotAt, err3 := p.markRequest(appendMarkRequest(nil, 0xAB))
@@ -250,13 +259,19 @@ func TestRequestsAndTablesRoundTripAndStayAsTheyAre(t *testing.T) {
 	gotInfos, err5 := p.tableInfos(appendTableInfos(nil, infos))
 	gotSome, err6 := p.listRequest(appendListRequest(nil, &some))
 	gotDigest, err7 := p.digestRequest(appendDigestRequest(nil, &digest))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+	gotKept, err8 := p.listRequest(appendListRequest(nil, &kept))
+	gotKeptDigest, err9 := p.digestRequest(appendDigestRequest(nil, &keptDigest))
+	gotKeptGet, err10 := p.getRequest(appendGetRequest(nil, &keptGet))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "list request", gotList, list)
 	equal(t, "list request of buckets", gotSome, some)
 	equal(t, "digest request", gotDigest, digest)
 	equal(t, "get request", gotGet, get)
+	equal(t, "list request by a selector", gotKept, kept)
+	equal(t, "digest request by a selector", gotKeptDigest, keptDigest)
+	equal(t, "get request by a selector", gotKeptGet, keptGet)
 	equal(t, "mark request", gotAt, syncd.LSN(0xAB))
 	equal(t, "mark reply", gotPos, pos)
 	equal(t, "tables", gotInfos, infos)

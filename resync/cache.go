@@ -88,8 +88,9 @@ type How struct {
 // every key that the cache holds and no page returned. Where a digest was compared first, its equal buckets count as
 // listed, and its snapshot as a page's.
 type List struct {
-	Table  syncd.Table
-	Schema uint64
+	Table    syncd.Table
+	Schema   uint64
+	Selector string // of all pages and answers
 	// Snapshots are those of the pages, all of one epoch.
 	Snapshots []*syncd.Snapshot
 	// Safe is the least Safe of all pages and answers. A loss or a cause that came since the first page was read lies

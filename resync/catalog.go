@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,9 +31,10 @@ type Catalog struct {
 	// Logger gets a line when the source can't be asked, and when it can again; nil means quiet.
 	Logger *slog.Logger
 
-	step   sync.Mutex // held by a look, so that an older answer does not come after a newer
-	mu     sync.Mutex
-	wanted []syncd.Table // nil: all of the source's
+	step      sync.Mutex // held by a look, so that an older answer does not come after a newer
+	mu        sync.Mutex
+	wanted    []syncd.Table // nil: all of the source's
+	selectors map[syncd.Table]string
 }
 
 // Want says which tables are kept, from the next look on; nil: all that the source syncs.
@@ -40,6 +42,14 @@ func (c *Catalog) Want(tables []syncd.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wanted = slices.Clone(tables)
+}
+
+// Select says which rows of tables are kept, from the next look on, in the form of syncd.ParseSelector; of tables that are
+// not named, all. A table whose selector does not fit its columns is refused.
+func (c *Catalog) Select(selectors map[syncd.Table]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.selectors = maps.Clone(selectors)
 }
 
 // errNoTables says that a source syncs nothing: no reason to throw a cache away.
@@ -58,9 +68,31 @@ func (c *Catalog) Step(ctx context.Context) error {
 		return fmt.Errorf("ask the source for its tables: %w", &sourceError{err})
 	}
 	c.mu.Lock()
-	wanted := c.wanted
+	wanted, selectors := c.wanted, c.selectors
 	c.mu.Unlock()
-	return c.Cache.SetTables(choose(infos, wanted))
+	return c.Cache.SetTables(selected(choose(infos, wanted), selectors))
+}
+
+// selected gives the tables with their selectors, in their own words.
+func selected(infos []syncd.TableInfo, selectors map[syncd.Table]string) []syncd.TableInfo {
+	if len(selectors) == 0 {
+		return infos
+	}
+	all := slices.Clone(infos)
+	for i := range all {
+		info := &all[i]
+		text := selectors[info.Table]
+		if text == "" || info.Error != "" {
+			continue
+		}
+		f, err := syncd.ParseSelector(*info, text)
+		if err != nil {
+			*info = syncd.TableInfo{Table: info.Table, Error: fmt.Sprintf("its selector %q can't be used: %v; mend sidecar.tables[].selector", text, err)}
+			continue
+		}
+		info.Selector = f.String()
+	}
+	return all
 }
 
 // choose gives the tables that are wanted. One that the source does not sync is refused, so that somebody sees it.

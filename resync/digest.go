@@ -59,7 +59,7 @@ func (r *run) compareDigest(ctx context.Context) error {
 	if d.Table != r.table || len(d.Buckets) != 1<<d.Bits {
 		return fmt.Errorf("got a digest of %s in %d buckets", d.Table, len(d.Buckets))
 	}
-	page := &syncd.Page{Table: d.Table, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot, Safe: d.Safe, Bytes: d.Bytes}
+	page := &syncd.Page{Table: d.Table, Selector: d.Selector, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot, Safe: d.Safe, Bytes: d.Bytes}
 	if err := r.measure(page); err != nil {
 		return err
 	}

@@ -70,9 +70,12 @@ type origin struct {
 	system   uint64
 	timeline uint32
 	schema   uint64
+	selector string
 }
 
-func originOf(p *syncd.Page) origin { return origin{p.Snapshot.Epoch, p.System, p.Timeline, p.Schema} }
+func originOf(p *syncd.Page) origin {
+	return origin{p.Snapshot.Epoch, p.System, p.Timeline, p.Schema, p.Selector}
+}
 
 // ErrStopped says that a run would have deleted more than MaxPrune lets it, and stopped before it deleted anything.
 var ErrStopped = errors.New("stopped before deleting")
@@ -260,6 +263,8 @@ func (r *run) measure(p *syncd.Page) error {
 		return fmt.Errorf("the server changed in the middle: system %d timeline %d, before %d timeline %d", o.system, o.timeline, f.system, f.timeline)
 	case o.schema != f.schema:
 		return errors.New("the table's shape changed in the middle")
+	case o.selector != f.selector:
+		return errors.New("the table's selector changed in the middle")
 	}
 	r.safe, r.high = min(r.safe, p.Safe), max(r.high, p.Snapshot.H)
 	r.report.Bytes += int64(p.Bytes)
@@ -337,7 +342,7 @@ func (r *run) finish(ctx context.Context) error {
 		r.settled(ctx)
 	}
 	at, claimed, err := r.cache.Done(ctx, &List{
-		Table: r.table, Schema: r.first.schema, Snapshots: snaps, Safe: r.safe, Early: r.early,
+		Table: r.table, Schema: r.first.schema, Selector: r.first.selector, Snapshots: snaps, Safe: r.safe, Early: r.early,
 	})
 	if err != nil {
 		return err

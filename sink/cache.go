@@ -51,12 +51,13 @@ type Cache struct {
 	create   func() (Store, error)
 	gate     gate
 
-	mu       sync.Mutex // held by whoever changes the cache
-	building *generation
-	scratch  map[syncd.Key]int
-	writes   []Write
-	olds     []before
-	judged   judged
+	mu        sync.Mutex // held by whoever changes the cache
+	building  *generation
+	scratch   map[syncd.Key]int
+	writes    []Write
+	olds      []before
+	judged    judged
+	selectors selectors
 
 	// turn is odd while a commit is being made, from before it can be seen until the history has it.
 	turn    atomic.Uint64

@@ -40,7 +40,7 @@ func (c *Cache) Compare(d *syncd.Digest, how How) (_ *Comparison, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.heed(&err)
-	t, err := c.accept(&syncd.Page{Table: d.Table, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot}, how)
+	t, err := c.accept(&syncd.Page{Table: d.Table, Selector: d.Selector, Schema: d.Schema, System: d.System, Timeline: d.Timeline, Snapshot: d.Snapshot}, how)
 	if err != nil {
 		return nil, fmt.Errorf("digest: %w", err)
 	}

@@ -17,6 +17,7 @@ type tableApplier struct {
 	moves  bool
 	tx     syncd.LSN
 	before map[syncd.Key]Entry
+	keeps  syncd.Filter // the table's selector
 	// unfilled are the rows of this flush that are still to be put together.
 	unfilled map[syncd.Key]unfilled
 }
@@ -30,8 +31,12 @@ func (a *applier) table(name syncd.Table, deltas []syncd.Delta) error {
 	if err := a.change.prefetch(name, len(deltas), keysOf(deltas)); err != nil {
 		return err
 	}
+	keeps, err := a.cache.selectors.of(&tc.Info)
+	if err != nil {
+		return err
+	}
 	a.tally = append(a.tally, tally{table: name})
-	ta := &tableApplier{tableChange: tc, flush: a, tally: &a.tally[len(a.tally)-1], moves: moves(deltas)}
+	ta := &tableApplier{tableChange: tc, flush: a, tally: &a.tally[len(a.tally)-1], moves: moves(deltas), keeps: keeps}
 	for i := range deltas {
 		if d := &deltas[i]; d.Version.Epoch == a.marker.Epoch && (a.marker.Part || d.Version.LSN <= a.marker.Through) {
 			if err := ta.apply(d); err != nil {
@@ -110,7 +115,7 @@ func (a *tableApplier) fits(d *syncd.Delta) bool {
 // take puts the state that a delta brings in the place of e.
 func (a *tableApplier) take(d *syncd.Delta, e Entry) error {
 	next := Entry{Version: d.Version, XID: d.XID}
-	if d.Op == syncd.Upsert {
+	if d.Op == syncd.Upsert && !a.leaves(d) {
 		row, why, err := a.row(d, e)
 		if err != nil {
 			return err
@@ -179,6 +184,9 @@ func (a *tableApplier) row(d *syncd.Delta, e Entry) (row []byte, why string, err
 	}
 	if base != nil {
 		if row := fill(base, d.Row, d.Absent); row != nil {
+			if !a.keeps.Match(row) {
+				row = nil
+			}
 			return row, "", nil
 		}
 	}

@@ -11,8 +11,9 @@ import (
 // answer to a get of every key that the cache holds and no page returned. Buckets that Compare found equal count as listed,
 // and their digest as a page.
 type List struct {
-	Table  syncd.Table
-	Schema uint64
+	Table    syncd.Table
+	Schema   uint64
+	Selector string // of all pages and answers
 	// Snapshots are those of the pages, and of the answers where they came from another server than the pages.
 	Snapshots []*syncd.Snapshot
 	// Safe is the least Safe of all pages and answers.
@@ -83,7 +84,7 @@ func (c *Cache) passed(ctx context.Context, l *List, p syncd.Position) error {
 // find gives the table of a list, if the list is of this cache.
 func (c *Cache) find(ch *change, l *List, e syncd.Epoch) (*tableChange, error) {
 	t := ch.table(l.Table, c.pending(0))
-	if t == nil || t.Info.Error != "" || t.Info.Schema != l.Schema || ch.state.Cursor.Position.Epoch != e {
+	if t == nil || t.Info.Error != "" || t.Info.Schema != l.Schema || t.Info.Selector != l.Selector || ch.state.Cursor.Position.Epoch != e {
 		return nil, ErrDiscard
 	}
 	return t, nil

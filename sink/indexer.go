@@ -17,6 +17,23 @@ type IndexKeeper interface {
 	SetIndexes(indexes map[syncd.Table][][]string) error
 }
 
+// SetIndexes says by which columns the rows of tables are to be found from now on. It does nothing where the store has no indexes.
+func (c *Cache) SetIndexes(indexes map[syncd.Table][][]string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range []*generation{c.serving.Load(), c.building} {
+		if g == nil {
+			continue
+		}
+		if x, ok := g.Store.(IndexKeeper); ok {
+			if err := x.SetIndexes(indexes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Matching calls fn for each row that f matches, in the order of View.Rows, until fn gives false. An index is used where there
 // is one.
 func Matching(v View, t syncd.Table, f syncd.Filter, from uint64, fn func(syncd.Key, Entry) bool) {

@@ -99,6 +99,8 @@ func (c *Cache) accept(p *syncd.Page, how How) (*TableState, error) {
 		return discard("the cache does not keep the table")
 	case p.Schema != t.Info.Schema:
 		return discard("it has another shape")
+	case p.Selector != t.Info.Selector:
+		return discard("it is of the selector %q, the cache keeps the rows of %q", p.Selector, t.Info.Selector)
 	}
 	if h := (syncd.Position{Epoch: p.Snapshot.Epoch, LSN: p.Snapshot.H}); t.Listed && !how.Early && at.Compare(h) < 0 {
 		return nil, &AheadError{Table: p.Table, H: h, At: at}

@@ -119,7 +119,7 @@ func (s *simulation) boot() {
 	s.sub, s.lists, s.answers, s.late = nil, nil, nil, nil
 	infos := make([]syncd.TableInfo, simTables)
 	for t := range infos {
-		infos[t] = tableInfo(t)
+		infos[t] = s.info(t)
 	}
 	if err := s.cache.SetTables(infos); err != nil {
 		s.bad("set tables: %v", err)
@@ -177,7 +177,7 @@ func (s *simulation) startListOf(l *list) bool {
 	if same > 0 && (!s.mix.together || same > 1) {
 		return false
 	}
-	l.account = sink.List{Table: tableName(l.table), Schema: simShape, Safe: ^syncd.LSN(0)}
+	l.account = sink.List{Table: tableName(l.table), Schema: simShape, Selector: s.selectorOf(l.table), Safe: ^syncd.LSN(0)}
 	l.spoilt = s.spoilt
 	s.lists = append(s.lists, l)
 	return true
@@ -278,12 +278,12 @@ func (s *simulation) advanceDigest(l *list) error {
 // digestOf makes the digest of pages, as a source does; nil where their snapshots can't be ordered.
 func digestOf(pages []*syncd.Page) *syncd.Digest {
 	p := pages[0]
-	d := &syncd.Digest{Table: p.Table, Schema: p.Schema, System: p.System, Timeline: p.Timeline, Form: syncd.DigestForm, Bits: simBits,
+	d := &syncd.Digest{Table: p.Table, Selector: p.Selector, Schema: p.Schema, System: p.System, Timeline: p.Timeline, Form: syncd.DigestForm, Bits: simBits,
 		Safe: p.Safe, Buckets: make([]syncd.Totals, 1<<simBits)}
 	var snaps []*syncd.Snapshot
 	high := syncd.LSN(0)
 	for _, p := range pages {
-		if p.Snapshot.Epoch != pages[0].Snapshot.Epoch || p.System != d.System || p.Timeline != d.Timeline {
+		if p.Snapshot.Epoch != pages[0].Snapshot.Epoch || p.Selector != d.Selector || p.System != d.System || p.Timeline != d.Timeline {
 			return nil
 		}
 		snaps = append(snaps, p.Snapshot)

@@ -31,6 +31,7 @@ type mix struct {
 	standby, shared                  bool // of list pages
 	together                         bool // several lists of a table at a time
 	small                            bool // the consumer holds back little
+	selects, reselect                bool // one table has a selector; it changes
 	memory                           bool // the store is sink/memory, not the plain one
 }
 
@@ -87,6 +88,8 @@ type upstream struct {
 	past    map[syncd.Epoch]*history
 	old     []syncd.Message // deltas that were published, for zombies
 
+	selector int // of the second table, in selectorForms
+
 	bend         bend
 	pendingError bool            // the next call of the stream fails
 	late         []syncd.Message // held back on their way
@@ -99,6 +102,9 @@ type pageID struct {
 
 func newUpstream(d dice, m mix) *upstream {
 	u := &upstream{postgres: newPostgres(d, m), stream: &stream{first: 1}, faults: true, pages: map[pageID]*syncd.Page{}, past: map[syncd.Epoch]*history{}}
+	if m.selects {
+		u.selector = 1 + u.roll(len(selectorForms)-1)
+	}
 	u.newEpoch()
 	return u
 }
@@ -256,7 +262,7 @@ func (u *upstream) get(table int, keys []int, standby bool) *syncd.Page {
 }
 
 func (u *upstream) readPage(table int, keys []int, standby bool) *syncd.Page {
-	p := &syncd.Page{Table: tableName(table), Schema: simShape, System: simSystem, Timeline: u.postgres.timeline}
+	p := &syncd.Page{Table: tableName(table), Selector: u.selectorOf(table), Schema: simShape, System: simSystem, Timeline: u.postgres.timeline}
 	for _, m := range slices.Backward(u.stream.messages) {
 		if m.Marker != nil && m.Marker.Epoch == u.epoch {
 			p.Safe = m.Marker.Safe
@@ -271,7 +277,7 @@ func (u *upstream) readPage(table int, keys []int, standby bool) *syncd.Page {
 		p.Snapshot = u.snapshot(u.epoch)
 	}
 	for _, k := range keys {
-		if v := u.read(place{table, k}, p.Snapshot, cut); v.there {
+		if v := keep(p.Selector, u.read(place{table, k}, p.Snapshot, cut)); v.there {
 			p.Rows = append(p.Rows, syncd.Row{Key: keyOf(k), JSON: v.row(k, false)})
 		}
 	}

@@ -76,6 +76,8 @@ func (s *simulation) fault() {
 		s.store.fail = false
 	case what <= 11 && s.mix.spoil:
 		s.spoil()
+	case what == 14 && s.mix.reselect:
+		s.reselect()
 	case what <= 13 && s.mix.tables:
 		s.leaveOut()
 	}
@@ -96,7 +98,7 @@ func (s *simulation) epochEnds() {
 // leaveOut has a table left out of the cache, and taken in again: all that was known of it is gone.
 func (s *simulation) leaveOut() {
 	table := s.roll(simTables)
-	for _, infos := range [][]syncd.TableInfo{{tableInfo(1 - table)}, {tableInfo(0), tableInfo(1)}} {
+	for _, infos := range [][]syncd.TableInfo{{s.info(1 - table)}, {s.info(0), s.info(1)}} {
 		if err := s.cache.SetTables(infos); err != nil {
 			s.bad("set tables: %v", err)
 		}
@@ -191,7 +193,7 @@ func (s *simulation) compare() {
 			e, _ := v.Get(tableName(table), keyOf(key))
 			shown, err := valueOf(e.Row)
 			facts := s.history[table][key]
-			if want := facts[len(facts)-1].value; err != nil || shown != want {
+			if want := keep(s.selectorOf(table), facts[len(facts)-1].value); err != nil || shown != want {
 				s.bad("at the end t%d/%d shows %+v, and the server has %+v (%v)", table, key, shown, want, err)
 			}
 		}
@@ -214,6 +216,9 @@ var mixes = map[string]mix{
 	"parts":         {truncate: true, move: true, toast: true, lose: true, rot: true, die: true, parts: true, restart: true},
 	"memory": {truncate: true, move: true, toast: true, lose: true, zombie: true, epochs: true, restart: true, rewind: true, break_: true, standby: true, shared: true, together: true,
 		spoil: true, memory: true},
+	"selector": {truncate: true, move: true, toast: true, lose: true, rot: true, zombie: true, restart: true, shared: true, together: true, selects: true},
+	"selector, everything": {truncate: true, move: true, toast: true, lose: true, duplicate: true, reorder: true, zombie: true, die: true, tail: true, trim: true,
+		epochs: true, failover: true, restart: true, rewind: true, break_: true, standby: true, shared: true, together: true, memory: true, tables: true, selects: true, reselect: true},
 	"small buffer": {truncate: true, move: true, toast: true, lose: true, rot: true, die: true, small: true, restart: true},
 	"everything": {truncate: true, move: true, toast: true, lose: true, duplicate: true, reorder: true, garble: true, rot: true, zombie: true, die: true, tail: true, trim: true,
 		epochs: true, failover: true, restart: true, rewind: true, break_: true, standby: true, shared: true, together: true},

@@ -15,7 +15,7 @@ import (
 //     everything up to here.
 //   - One that is gone, or refused, loses its entries.
 //   - One with another key loses its entries and is listed like a new one.
-//   - One with other columns or types keeps its entries and is to be listed.
+//   - One with other columns or types, or another selector, keeps its entries and is to be listed.
 func (c *Cache) SetTables(infos []syncd.TableInfo) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +25,7 @@ func (c *Cache) SetTables(infos []syncd.TableInfo) (err error) {
 	changed := false
 	for _, info := range infos {
 		delete(gone, info.Table)
-		changed = ch.setTable(info) || changed
+		changed = ch.setTable(checked(info)) || changed
 	}
 	for name := range gone {
 		delete(ch.state.Tables, name)
@@ -58,9 +58,13 @@ func (c *change) setTable(info syncd.TableInfo) bool {
 		c.reset(info.Table, "the table begins anew: its key changed, or it was refused or mended")
 		c.state.Tables[info.Table] = c.freshTable(info)
 	default:
+		reset, why := "the table's columns changed", "the table's shape changed"
+		if t.Info.Selector != info.Selector {
+			reset, why = "the table's selector changed", "the table's selector changed"
+		}
 		t.Info = info
-		c.reset(info.Table, "the table's columns changed")
-		c.altered(t, c.state.Cursor.Position.LSN, "the table's shape changed")
+		c.reset(info.Table, reset)
+		c.altered(t, c.state.Cursor.Position.LSN, why)
 	}
 	return true
 }
@@ -76,6 +80,6 @@ func (c *change) freshTable(info syncd.TableInfo) *TableState {
 }
 
 func sameInfo(a, b syncd.TableInfo) bool {
-	return a.Schema == b.Schema && a.Error == b.Error && slices.Equal(a.Key, b.Key) &&
+	return a.Schema == b.Schema && a.Error == b.Error && a.Selector == b.Selector && slices.Equal(a.Key, b.Key) &&
 		slices.Equal(a.Columns, b.Columns) && slices.Equal(a.Types, b.Types)
 }

@@ -26,7 +26,7 @@ func (a *tableApplier) fillLater(d *syncd.Delta, base []byte) {
 
 // continues says whether d, if the gate takes it, can stand in the place of the delta that u waits for.
 func (a *tableApplier) continues(u unfilled, d *syncd.Delta) bool {
-	return d.Op == syncd.Upsert && !d.Pointer && len(d.Row) > 0 && !d.Moved && slices.Equal(d.Absent, u.delta.Absent) && unfit(d) == "" && a.mayFill(d)
+	return d.Op == syncd.Upsert && !d.Pointer && len(d.Row) > 0 && !d.Moved && slices.Equal(d.Absent, u.delta.Absent) && unfit(d) == "" && a.mayFill(d) && !a.leaves(d)
 }
 
 // fill puts the row of a key together, or marks the key to be fetched where the two parts don't fit.
@@ -37,6 +37,8 @@ func (a *tableApplier) fill(k syncd.Key) {
 	if e.Row = fill(u.base, u.delta.Row, u.delta.Absent); e.Row == nil {
 		e.Row, e.Pending = u.base, true
 		a.fetch(u.delta, notFilled)
+	} else if !a.keeps.Match(e.Row) {
+		e.Row = nil
 	}
 }
 

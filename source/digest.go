@@ -32,7 +32,7 @@ func (l *Lister) digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Dige
 	if !ok {
 		return nil, errNoEpoch
 	}
-	read, err := l.share(ctx, flightID{table: r.Table, digest: true, epoch: m.Epoch})
+	read, err := l.share(ctx, flightID{table: r.Table, digest: true, selector: r.Selector, epoch: m.Epoch})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (l *Lister) digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Dige
 
 // readDigest reads a table and sums its rows up in as many buckets as there may be.
 func (l *Lister) readDigest(ctx context.Context, id flightID) (*reading, error) {
-	d := digesting{page: make([]syncd.Totals, 1<<syncd.MaxDigestBits), sums: make([]syncd.Totals, 1<<syncd.MaxDigestBits)}
+	d := digesting{selector: id.selector, page: make([]syncd.Totals, 1<<syncd.MaxDigestBits), sums: make([]syncd.Totals, 1<<syncd.MaxDigestBits)}
 	wait := l.patience()
 	for !d.last {
 		if err := l.turn(ctx, wait); err != nil {
@@ -74,12 +74,16 @@ func (l *Lister) digestPage(ctx context.Context, s *session, t *rosterTable, d *
 		return nil, err
 	}
 	clear(d.page)
-	q := pageQuery{table: t, statement: stmt, buckets: d.page}
+	keeps, err := selectorOf(&t.info, d.selector)
+	if err != nil {
+		return nil, err
+	}
+	q := pageQuery{table: t, statement: stmt, buckets: d.page, keeps: keeps}
 	res, err := l.read(ctx, s, &q)
 	if err != nil {
 		return nil, err
 	}
-	n := int(res.totals.Rows)
+	n := q.rows
 	l.rate.took(n)
 	l.widths.learn(t.config.Table, n, res.page.Bytes)
 	l.cfg.Observer.Listed(t.config.Table, n, 0)
@@ -89,14 +93,15 @@ func (l *Lister) digestPage(ctx context.Context, s *session, t *rosterTable, d *
 
 // digesting is a digest in the making.
 type digesting struct {
-	page  []syncd.Totals // of the page that is being read
-	sums  []syncd.Totals // of those before
-	first syncd.Page     // the first page, for where it came from
-	snaps []*syncd.Snapshot
-	safe  syncd.LSN
-	high  syncd.LSN
-	after syncd.Key
-	last  bool
+	selector string
+	page     []syncd.Totals // of the page that is being read
+	sums     []syncd.Totals // of those before
+	first    syncd.Page     // the first page, for where it came from
+	snaps    []*syncd.Snapshot
+	safe     syncd.LSN
+	high     syncd.LSN
+	after    syncd.Key
+	last     bool
 }
 
 var errOrigin = errors.New("the table's shape, the server or the epoch changed while it was read: ask again")
@@ -128,7 +133,7 @@ func (d *digesting) end() (*reading, error) {
 	snap := *oldest
 	snap.H = d.high
 	return &reading{digest: &syncd.Digest{
-		Table: d.first.Table, Schema: d.first.Schema, System: d.first.System, Timeline: d.first.Timeline, Form: syncd.DigestForm,
+		Table: d.first.Table, Selector: d.selector, Schema: d.first.Schema, System: d.first.System, Timeline: d.first.Timeline, Form: syncd.DigestForm,
 		Snapshot: &snap, Safe: d.safe, Bits: syncd.MaxDigestBits, Buckets: d.sums,
 	}}, nil
 }
@@ -147,24 +152,28 @@ func receiveSums(rr *pgconn.ResultReader, q *pageQuery, res *reading) error {
 			_, _ = rr.Close() // the error of what is left does not matter
 			return err
 		}
+		q.rows++
+		res.page.Bytes += len(key) + len(row)
+		if !q.keeps.Match(row) {
+			continue
+		}
 		hash := syncd.KeyHash(key)
 		b := &q.buckets[syncd.BucketOf(hash, syncd.MaxDigestBits)]
 		b.Rows++
 		b.Digest += syncd.RowDigestOf(hash, row)
 		res.totals.Rows++
-		res.page.Bytes += len(key) + len(row)
 	}
 	res.page.After = syncd.Key(key)
 	_, err = rr.Close()
 	return err
 }
 
-// some leaves out of a page the rows in other buckets than those that were asked for.
-func (r *reading) some(set *syncd.BucketSet) (rows []syncd.Row, totals syncd.Totals, bytes int) {
+// some leaves out of a page the rows in other buckets than those that were asked for, and those that a selector does not keep.
+func (r *reading) some(set *syncd.BucketSet, keeps syncd.Filter) (rows []syncd.Row, totals syncd.Totals, bytes int) {
 	rows = []syncd.Row{}
 	for _, row := range r.page.Rows {
 		hash := row.Key.Hash()
-		if !set.Holds(hash) {
+		if !set.Holds(hash) || !keeps.Match(row.JSON) {
 			continue
 		}
 		rows = append(rows, row)

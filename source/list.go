@@ -129,8 +129,12 @@ func (l *Lister) list(ctx context.Context, r syncd.ListRequest) (*syncd.Page, er
 		return nil, err
 	}
 	p, totals := read.page, read.totals // a copy: the totals are of who asks
-	if r.Buckets != nil {
-		p.Rows, totals, p.Bytes = read.some(r.Buckets)
+	if r.Buckets != nil || r.Selector != "" {
+		keeps, err := l.selector(&p, r.Selector)
+		if err != nil {
+			return nil, err
+		}
+		p.Rows, totals, p.Bytes = read.some(r.Buckets, keeps)
 	}
 	p.Sent = syncd.Totals{Rows: r.Sent.Rows + totals.Rows, Digest: r.Sent.Digest + totals.Digest}
 	if !p.Last {
@@ -227,6 +231,13 @@ func (l *Lister) get(ctx context.Context, r syncd.GetRequest) (*syncd.Page, erro
 		return nil, err
 	}
 	res.page.Asked = slices.Clone(r.Keys)
+	if r.Selector != "" {
+		keeps, err := l.selector(&res.page, r.Selector)
+		if err != nil {
+			return nil, err
+		}
+		res.page.Rows, _, res.page.Bytes = res.some(nil, keeps)
+	}
 	return &res.page, nil
 }
 

@@ -21,6 +21,8 @@ type pageQuery struct {
 	bytes     int            // of JSON from which on the page is cut; 0 never
 	cut       bool           // it was
 	buckets   []syncd.Totals // a digest: rows are summed up in these, and not kept
+	keeps     syncd.Filter   // a digest: other rows are left out
+	rows      int            // a digest: how many were read, also of those
 }
 
 // head is what is read beside the rows.

@@ -16,7 +16,9 @@ type flightID struct {
 	after   syncd.Key
 	limit   int
 	digest  bool // not a page but the whole table's digest
-	epoch   syncd.Epoch
+	// selector is that of a digest. A page is read whole, and each who asks is given the rows of his own.
+	selector string
+	epoch    syncd.Epoch
 }
 
 // flight is the reading of one page.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/syncd-io/syncd"
 )
 
 // Node is the sidecar itself, as probes and people see it.
@@ -64,6 +66,8 @@ type Options struct {
 	Marks   Marks
 	// Stale is how long the source may be gone before reads are answered with 503; 0: they are answered however old the cache is.
 	Stale time.Duration
+	// Indexes gives those that are declared, to say which can't be made; nil: none are.
+	Indexes func() map[syncd.Table][][]string
 	// Gatherer gives what /metrics shows.
 	Gatherer prometheus.Gatherer
 	// Access says who is let in.

@@ -60,6 +60,7 @@ func (a *API) Status() (Status, error) {
 		s.LagSeconds = seconds(age(st, now))
 	}
 	s.Tables = tablesOf(st, a.Cache.State(), now)
+	a.addIndexErrors(s.Tables, st)
 	if s.Running == nil {
 		s.Running = []Progress{} // an array in JSON too
 	}

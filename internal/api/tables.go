@@ -28,6 +28,10 @@ type Table struct {
 	// OpenKeys counts the keys that are undecided or being fetched, ParkedKeys those whose change could not be applied.
 	OpenKeys   int `json:"open_keys"`
 	ParkedKeys int `json:"parked_keys"`
+	// Selector says which rows are kept; empty: all.
+	Selector string `json:"selector,omitempty"`
+	// IndexErrors say which declared indexes can't be made, and why; reads do without them.
+	IndexErrors []string `json:"index_errors,omitempty"`
 	// Stopped says why a resync stopped before it deleted rows; Relist why the table is to be listed again.
 	Stopped string `json:"stopped,omitempty"`
 	Relist  string `json:"relist,omitempty"`
@@ -57,6 +61,7 @@ func tableOf(t syncd.Table, ts *sink.TableState, st *sink.State, now time.Time) 
 	out := Table{
 		Table: t.String(), Rows: ts.Rows, Version: through.String(), Through: through.LSN.String(),
 		Ready: ts.Listed && ts.Info.Error == "", Error: ts.Info.Error, Stopped: ts.Stopped, Relist: ts.Relist,
+		Selector: ts.Info.Selector,
 	}
 	if !st.Applied.IsZero() {
 		out.LagSeconds = seconds(tableAge(st, ts, now))
@@ -99,6 +104,8 @@ func (a *API) listTables(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, tablesOf(st, a.Cache.State(), a.now()))
+	all := tablesOf(st, a.Cache.State(), a.now())
+	a.addIndexErrors(all, st)
+	writeJSON(w, http.StatusOK, all)
 	return nil
 }

@@ -360,6 +360,11 @@ func (k *checker) sidecarTables() {
 		if ok && len(source) > 0 && !source[name] {
 			k.fault(key, "%v is not among source.tables", name)
 		}
+		if t.Selector != "" {
+			if err := syncd.CheckSelector(t.Selector); err != nil {
+				k.fault(key+".selector", "%v", err)
+			}
+		}
 		for j, x := range t.Indexes {
 			k.columns(fmt.Sprintf("%s.indexes[%d]", key, j), x)
 			if len(x) == 0 {
@@ -409,10 +414,5 @@ func (k *checker) notYet() {
 	}
 	if len(k.c.Sidecar.Sinks) > 1 {
 		k.fault("sidecar.sinks", say+"; use one", "more than one sink")
-	}
-	for i, t := range k.c.Sidecar.Tables {
-		if t.Selector != "" {
-			k.fault(fmt.Sprintf("sidecar.tables[%d].selector", i), say+"; leave it out to keep all rows", "a selector")
-		}
 	}
 }

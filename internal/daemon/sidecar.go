@@ -29,8 +29,8 @@ type sidecarPart struct {
 	token    *api.Token
 	listener net.Listener
 
-	mu     sync.Mutex
-	tables []syncd.Table // to be kept; nil: all of the source's
+	mu   sync.Mutex
+	kept kept
 }
 
 // openSidecar reads the cache on disk and opens the API's port.
@@ -41,12 +41,12 @@ func (p *process) openSidecar() (part, error) {
 	stream, source := p.spoil(s.link)
 	c := p.Config.Sidecar
 	var err error
-	if s.tables, err = sidecarTables(p.Config); err != nil {
+	if s.kept, err = keptOf(p.Config); err != nil {
 		return nil, err
 	}
 	s.sidecar, err = sidecar.Open(sidecar.Config{
-		Name: p.Config.Name, Tables: s.tables, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
-		MaxPrune: c.Resync.MaxPrune, Checks: c.Checker.KeysPerSecond, NewStore: newStore(c), Data: c.Data, Registerer: p.registry, Logger: log,
+		Name: p.Config.Name, Tables: s.kept.tables, Selectors: s.kept.selectors, Indexes: s.indexes, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
+		MaxPrune: c.Resync.MaxPrune, Checks: c.Checker.KeysPerSecond, NewStore: newStore(c, s.indexes), Data: c.Data, Registerer: p.registry, Logger: log,
 		History: sink.HistoryLimits{Bytes: int(c.Watch.History)},
 	}, stream, source)
 	if err != nil {
@@ -64,26 +64,20 @@ func (p *process) openSidecar() (part, error) {
 }
 
 // newStore gives what makes the stores of the configured sink.
-func newStore(c config.Sidecar) func() (sink.Store, error) {
+func newStore(c config.Sidecar, indexes func() map[syncd.Table][][]string) func() (sink.Store, error) {
 	return func() (sink.Store, error) {
 		if kind := c.Sinks[0].Kind; kind != "memory" {
 			return nil, fmt.Errorf("sidecar.sink: %s is not there yet: use memory", kind)
 		}
-		return memory.New(memory.Options{MaxMemory: int64(c.MaxMemory)}), nil
+		return memory.New(memory.Options{MaxMemory: int64(c.MaxMemory), Indexes: indexes()}), nil
 	}
 }
 
-// sidecarTables names the tables that the cache is to keep; nil: all that the source syncs.
-func sidecarTables(c *config.Config) ([]syncd.Table, error) {
-	var all []syncd.Table
-	for _, t := range c.Sidecar.Tables {
-		name, err := syncd.ParseTable(t.Table)
-		if err != nil {
-			return nil, fmt.Errorf("sidecar.tables: %w", err)
-		}
-		all = append(all, name)
-	}
-	return all, nil
+// indexes are those that are declared now.
+func (s *sidecarPart) indexes() map[syncd.Table][][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept.indexes
 }
 
 func (s *sidecarPart) openAPI() error {
@@ -100,7 +94,7 @@ func (s *sidecarPart) openAPI() error {
 	_, tcp := s.listener.(*net.TCPListener)
 	why := &explain.Explainer{Cache: s.sidecar.Cache(), Source: s.sidecar, History: s.link}
 	s.api = api.New(api.Options{
-		Cache: s.sidecar.Cache(), History: s.sidecar.Cache().History(), Stale: c.Stale.After, Limits: api.Limits{Watches: c.Watch.Limit}, Resync: s.sidecar, Explain: why, Node: s, Marks: s.sidecar, Gatherer: s.registry, Logger: s.Log.With("stage", "api"),
+		Cache: s.sidecar.Cache(), History: s.sidecar.Cache().History(), Stale: c.Stale.After, Limits: api.Limits{Watches: c.Watch.Limit}, Resync: s.sidecar, Explain: why, Node: s, Marks: s.sidecar, Gatherer: s.registry, Indexes: s.indexes, Logger: s.Log.With("stage", "api"),
 		Access: api.Access{Token: s.token, LocalOnly: tcp && api.Loopback(c.Listen) && c.Token.IsZero() && c.TLS.Cert == ""},
 	})
 	return nil
@@ -141,13 +135,17 @@ func addressOf(l net.Listener, tls bool) string {
 
 // setTables takes over which tables are kept.
 func (s *sidecarPart) setTables(c *config.Config) error {
-	tables, err := sidecarTables(c)
+	kept, err := keptOf(c)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.tables = tables
+	s.kept = kept
 	s.mu.Unlock()
+	s.sidecar.Select(kept.selectors)
+	if err := s.sidecar.Cache().SetIndexes(kept.indexes); err != nil {
+		return fmt.Errorf("make the indexes: %w", err)
+	}
 	return s.look(context.Background())
 }
 
@@ -171,7 +169,7 @@ const lookTimeout = 5 * time.Second
 
 func (s *sidecarPart) look(ctx context.Context) error {
 	s.mu.Lock()
-	tables := s.tables
+	tables := s.kept.tables
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -87,9 +87,9 @@ func TestConfigurationOfStages(t *testing.T) {
 	if l := limits(c); l != (bus.Limits{MaxAge: time.Hour, MaxBytes: 2 << 30, Replicas: 3}) {
 		t.Errorf("limits %+v", l)
 	}
-	tables, err := sidecarTables(c)
-	if err != nil || !reflect.DeepEqual(tables, []syncd.Table{{Schema: "public", Name: "users"}}) {
-		t.Errorf("tables %v %v", tables, err)
+	kept, err := keptOf(c)
+	if err != nil || !reflect.DeepEqual(kept.tables, []syncd.Table{{Schema: "public", Name: "users"}}) {
+		t.Errorf("tables %v %v", kept.tables, err)
 	}
 }
 

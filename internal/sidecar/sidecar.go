@@ -25,6 +25,10 @@ type Config struct {
 	Name string
 	// Tables are those to keep; nil: all that the source syncs.
 	Tables []syncd.Table
+	// Selectors say which rows of tables are kept, in the form of syncd.ParseSelector; of those not named, all.
+	Selectors map[syncd.Table]string
+	// Indexes gives those that are declared now, which NewStore's stores have; nil: none are. It is asked to say which can't be made.
+	Indexes func() map[syncd.Table][][]string
 	// Interval is the time between two resyncs of a table; 0: only on a cause or on request. Jitter is the share by which
 	// it is spread, 0 to 1.
 	Interval time.Duration
@@ -90,6 +94,7 @@ func Open(c Config, stream sink.Stream, source Source) (*Sidecar, error) {
 	}
 	s.metrics = metrics.NewSidecar(reg, s.state)
 	s.cache = sink.New(sink.Options{Store: store, New: c.NewStore, History: c.History, Observer: s.metrics, Log: s.log.With("stage", "cache")})
+	s.source = &selecting{source, s.cache}
 	s.feed = &sink.Feed{Stream: stream, Cache: s.cache, Log: s.log.With("stage", "feed")}
 	if s.saver != nil {
 		s.saver.Observer = s.metrics
@@ -105,8 +110,9 @@ func (s *Sidecar) compose() {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	s.catalog = &resync.Catalog{Lister: s.source, Cache: pull, Logger: s.log.With("stage", "catalog")}
+	s.catalog = &resync.Catalog{Lister: s.source, Cache: &tableSet{Cache: s.cache, indexes: s.config.Indexes, log: s.log.With("stage", "catalog")}, Logger: s.log.With("stage", "catalog")}
 	s.catalog.Want(s.config.Tables)
+	s.catalog.Select(s.config.Selectors)
 	s.runner = &resync.Runner{
 		Lister: s.source, Cache: pull, Marks: s.source, Catalog: s.catalog, Mode: s.config.Mode, MaxPrune: s.config.MaxPrune,
 		Schedule: resync.Schedule{Interval: s.config.Interval, Jitter: s.config.Jitter, Spread: spread(s.config.Interval), Seed: seed},
@@ -165,6 +171,10 @@ func (s *Sidecar) SetTables(ctx context.Context, tables []syncd.Table) error {
 	s.catalog.Want(tables)
 	return s.catalog.Step(ctx)
 }
+
+// Select says which rows of tables are kept from the next look at the source's tables on. A table whose selector changes is
+// listed again.
+func (s *Sidecar) Select(selectors map[syncd.Table]string) { s.catalog.Select(selectors) }
 
 // Resubscribed counts that the stream's consumer had to be made anew, as bus.StreamObserver says.
 func (s *Sidecar) Resubscribed(err error) { s.metrics.Resubscribed(err) }

@@ -94,10 +94,11 @@ func (e *Encoder) info(i *syncd.TableInfo) {
 	e.Strs(i.Key)
 	e.Uint(i.Schema)
 	e.Str(i.Error)
+	e.Str(i.Selector)
 }
 
 func (d *Decoder) info() syncd.TableInfo {
-	return syncd.TableInfo{Table: d.Table(), Columns: d.Strs(), Types: d.Strs(), Key: d.Strs(), Schema: d.Uint(), Error: d.Str()}
+	return syncd.TableInfo{Table: d.Table(), Columns: d.Strs(), Types: d.Strs(), Key: d.Strs(), Schema: d.Uint(), Error: d.Str(), Selector: d.Str()}
 }
 
 func (e *Encoder) open(o sink.Open) {
