@@ -118,8 +118,10 @@ func (f *Feed) subscribe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the stream's last marker: %w", err)
 	}
-	f.Cache.SetTarget(tail.Position())
 	at := f.Cache.Cursor()
+	if ok || at.Seq == 0 {
+		f.Cache.SetTarget(tail.Position())
+	} // else its limits have emptied the stream, and how far it had come the first marker will say
 	if at.Seq > 0 || !ok {
 		f.sub, err = f.Stream.Subscribe(ctx, at)
 		if !errors.Is(err, syncd.ErrTooOld) {
@@ -222,6 +224,7 @@ func (f *Feed) flush(flush *Flush) error {
 	if flush.incomplete() {
 		f.log().Warn("deltas are lost: the tables are to be listed", "through", flush.Marker.Position(), "tables", flush.Lost, "all", flush.Gap)
 	}
+	f.Cache.SetTarget(flush.Marker.Position())
 	f.cursor = syncd.Cursor{Seq: flush.Seq, Position: flush.Marker.Position()}
 	f.buffer.discard(flush.Seq)
 	f.buffer.passed(flush.Marker.Position())
