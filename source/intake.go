@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -81,6 +82,11 @@ func (in *intake) handOver() {
 		b.arrived = time.Now()
 	}
 	in.Queue.put(b, in.through)
+	if len(deltas) > 0 {
+		// The read that comes next blocks this thread. Let the publisher have it first: to wake another would take longer than
+		// to publish.
+		runtime.Gosched()
+	}
 }
 
 // take takes one frame.
