@@ -134,10 +134,15 @@ func (k *checker) senders(ctx context.Context) error {
 	return nil
 }
 
+// mayReplicate asks for the role's right. Amazon RDS gives none the attribute: being a member of rds_replication stands for it.
+const mayReplicate = `SELECT rolreplication OR rolsuper OR EXISTS (
+	SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'rds_replication' AND pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'))
+FROM pg_catalog.pg_roles WHERE rolname = current_user`
+
 // replication looks at the role's right, and makes a replication connection to see whether the server lets it in.
 func (k *checker) replication(ctx context.Context) error {
 	var may bool
-	if err := k.ask(ctx, "SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user", &may); err != nil {
+	if err := k.ask(ctx, mayReplicate, &may); err != nil {
 		return err
 	}
 	r := Result{Name: "replication right", OK: may, Detail: "role " + k.s.server.user}

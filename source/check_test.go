@@ -90,6 +90,11 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("%+v, want %q", r, mend)
 		}
 	}
+	// Where the provider gives the right by a role, what is wrong is something else.
+	db.Exec("CREATE ROLE rds_replication; GRANT rds_replication TO plain")
+	if r := result(t, Check(t.Context(), cfg), "replication right"); strings.Contains(r.Mend, "ALTER ROLE") {
+		t.Errorf("%+v of a member of rds_replication", r)
+	}
 }
 
 func TestCheckOfAServerThatIsNotThere(t *testing.T) {
