@@ -178,7 +178,7 @@ func (c *part) add(w *sink.Write) {
 	default:
 		c.texts = append(c.texts, key, w.Entry.Row)
 	}
-	h.sets = append(h.sets, string(w.Key), appendEntry(nil, &w.Entry, form))
+	h.sets = append(h.sets, string(w.Key), remote.AppendHead(nil, &w.Entry, form))
 }
 
 // args gives the part as the script takes it.

@@ -100,13 +100,13 @@ func runs(order, buckets []int) func(func([]int) bool) {
 // found1 puts an entry and its row together. An entry that can't be read was overwritten by somebody: there is none, and the
 // next list brings it back.
 func found1(text string, row func(form string) []byte) remote.Found {
-	e, err := parseEntry([]byte(text))
+	e, err := remote.ParseHead([]byte(text))
 	if err != nil {
 		return remote.Found{}
 	}
-	f := remote.Found{Entry: e.Entry, Held: true, Counted: e.row}
-	if e.row {
-		f.Row = row(e.form)
+	f := remote.Found{Entry: e.Entry, Held: true, Counted: e.HasRow}
+	if e.HasRow {
+		f.Row = row(e.Form)
 	}
 	return f
 }

@@ -2,36 +2,9 @@ package redis
 
 import (
 	"bytes"
-	"reflect"
 	"slices"
 	"testing"
-
-	"github.com/syncd-io/syncd"
-	"github.com/syncd-io/syncd/sink"
 )
-
-func FuzzParseEntry(f *testing.F) {
-	v := syncd.Version{Epoch: 3, LSN: 1 << 40, Ordinal: 7}
-	snap := &syncd.Snapshot{Epoch: 3, Xmin: 5, Xmax: 9, Xip: []syncd.XID{6}, H: 70}
-	for _, e := range []sink.Entry{{}, {Version: v, XID: 9}, {Version: v, Row: []byte("{}"), Pending: true}, {Version: syncd.Version{Epoch: 3}, Snap: snap}} {
-		f.Add(appendEntry(nil, &e, ""))
-		f.Add(appendEntry(nil, &e, "n\x01a"))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := parseEntry(b)
-		if err != nil {
-			return
-		}
-		full := e.Entry
-		if e.row {
-			full.Row = []byte{}
-		}
-		again, err := parseEntry(appendEntry(nil, &full, e.form))
-		if err != nil || !reflect.DeepEqual(again, e) {
-			t.Fatalf("%+v comes back as %+v, %v", e, again, err)
-		}
-	})
-}
 
 // FuzzSplit wants each row back byte by byte, and any form and fields read without a panic.
 func FuzzSplit(f *testing.F) {

@@ -1,4 +1,4 @@
-package redis
+package remote
 
 import (
 	"errors"
@@ -14,19 +14,19 @@ const (
 	hasRow = 1 << iota
 	isPending
 	hasSnap
-	asHash // the row is a hash of columns, whose form follows
+	hasForm // the row is stored otherwise than as JSON, in a form that follows
 	knownFlags
 )
 
-// entry is what is kept of a row beside it.
-type entry struct {
-	sink.Entry // without Row
-	row        bool
-	form       string // of a hash of columns; see columns
+// Head is what is kept of an entry beside its row.
+type Head struct {
+	sink.Entry        // without Row
+	HasRow     bool   // it was written with a row
+	Form       string // what the place needs to print the row, where it stores it otherwise than as JSON
 }
 
-// appendEntry writes an entry, less its row. form is empty where the row is one JSON text.
-func appendEntry(b []byte, e *sink.Entry, form string) []byte {
+// AppendHead writes an entry, less its row. form is empty where the row is stored as JSON.
+func AppendHead(b []byte, e *sink.Entry, form string) []byte {
 	var flags uint64
 	if e.Row != nil {
 		flags |= hasRow
@@ -38,7 +38,7 @@ func appendEntry(b []byte, e *sink.Entry, form string) []byte {
 		flags |= hasSnap
 	}
 	if form != "" {
-		flags |= asHash
+		flags |= hasForm
 	}
 	c := codec.Encoder{B: b}
 	c.Uint(flags)
@@ -54,12 +54,12 @@ func appendEntry(b []byte, e *sink.Entry, form string) []byte {
 	return c.B
 }
 
-// parseEntry reads what appendEntry wrote.
-func parseEntry(b []byte) (entry, error) {
+// ParseHead reads what AppendHead wrote.
+func ParseHead(b []byte) (Head, error) {
 	d := codec.Decoder{B: b}
 	flags := d.Number(knownFlags-1, "the flags")
 	p := d.Position()
-	e := entry{row: flags&hasRow != 0}
+	e := Head{HasRow: flags&hasRow != 0}
 	e.Pending = flags&isPending != 0
 	e.Version = syncd.Version{Epoch: p.Epoch, LSN: p.LSN, Ordinal: uint32(d.Number(1<<32-1, "an ordinal"))}
 	e.XID = syncd.XID(d.Uint())
@@ -68,11 +68,11 @@ func parseEntry(b []byte) (entry, error) {
 			d.Fail(errors.New("the snapshot is missing"))
 		}
 	}
-	if flags&asHash != 0 {
-		e.form = d.Str()
+	if flags&hasForm != 0 {
+		e.Form = d.Str()
 	}
 	if err := d.End(); err != nil {
-		return entry{}, fmt.Errorf("an entry: %w", err)
+		return Head{}, fmt.Errorf("an entry: %w", err)
 	}
 	return e, nil
 }
