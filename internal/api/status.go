@@ -18,6 +18,8 @@ type Status struct {
 	// Running are the comparisons under way, Reports the last one of each table.
 	Running []Progress       `json:"running"`
 	Reports []*resync.Report `json:"reports"`
+	// Sinks are all that this sidecar keeps, where there are several; what else is said here is of the first.
+	Sinks []SinkStatus `json:"sinks,omitempty"`
 
 	// The API fills these from the cache.
 	Ready      bool     `json:"ready"`
@@ -27,6 +29,16 @@ type Status struct {
 	System     uint64   `json:"system_identifier,string"`
 	Timeline   uint32   `json:"timeline"`
 	Tables     []Table  `json:"tables"`
+}
+
+// SinkStatus is how one of several sinks stands.
+type SinkStatus struct {
+	Sink       string `json:"sink"`
+	Ready      bool   `json:"ready"`
+	WaitsFor   string `json:"waits_for,omitempty"`
+	Version    string `json:"version"`    // through which its stream was taken in
+	Rows       int    `json:"rows"`       // of all tables
+	Incomplete int    `json:"incomplete"` // tables that were not listed yet, or of which changes are missing
 }
 
 // Progress is how far a comparison is.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -394,6 +395,33 @@ func (k *checker) sinks() {
 			k.fault(key+".postgres.url", "is missing: give the connection string")
 		}
 	}
+	k.sameSinks()
+}
+
+// sameSinks refuses two sinks that would write to one place.
+func (k *checker) sameSinks() {
+	places := map[string]string{}
+	for i := range k.c.Sidecar.Sinks {
+		place := k.c.Sidecar.Sinks[i].place()
+		if first, taken := places[place]; taken {
+			k.fault(k.sinkKey(i), "is kept at the same place as %s: give each a place of its own, or leave one out", first)
+			continue
+		}
+		places[place] = k.sinkKey(i)
+	}
+}
+
+// place is where a sink keeps its rows.
+func (s *Sink) place() string {
+	switch {
+	case s.SQLite != nil:
+		return "sqlite " + filepath.Clean(s.SQLite.Path)
+	case s.Redis != nil:
+		return "redis " + s.Redis.URL.Reveal() + " " + s.Redis.URLFile + " " + s.Redis.Prefix
+	case s.Postgres != nil:
+		return "postgres " + s.Postgres.URL.Reveal() + " " + s.Postgres.URLFile + " " + s.Postgres.Schema
+	}
+	return s.Kind
 }
 
 // sinkKey names a sink as the file does.
@@ -408,11 +436,8 @@ func (k *checker) sinkKey(i int) string {
 func (k *checker) notYet() {
 	const say = "%s is not available in this version"
 	for i, s := range k.c.Sidecar.Sinks {
-		if s.Kind != "memory" && s.Kind != "" {
-			k.fault(k.sinkKey(i), say+"; use memory", "the sink "+s.Kind)
+		if s.Kind == "redis" || s.Kind == "postgres" {
+			k.fault(k.sinkKey(i), say+"; use memory or sqlite", "the sink "+s.Kind)
 		}
-	}
-	if len(k.c.Sidecar.Sinks) > 1 {
-		k.fault("sidecar.sinks", say+"; use one", "more than one sink")
 	}
 }

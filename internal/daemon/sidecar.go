@@ -13,18 +13,14 @@ import (
 	"github.com/syncd-io/syncd/internal/api"
 	"github.com/syncd-io/syncd/internal/config"
 	"github.com/syncd-io/syncd/internal/explain"
-	"github.com/syncd-io/syncd/internal/sidecar"
 	"github.com/syncd-io/syncd/metrics"
-	"github.com/syncd-io/syncd/resync"
-	"github.com/syncd-io/syncd/sink"
-	"github.com/syncd-io/syncd/sink/memory"
 )
 
-// sidecarPart is a cache, its way to NATS and its API.
+// sidecarPart is the caches of one sidecar, their way to NATS and the API.
 type sidecarPart struct {
 	*process
 	link     *link
-	sidecar  *sidecar.Sidecar
+	sinks    group
 	api      *api.API
 	token    *api.Token
 	listener net.Listener
@@ -38,22 +34,14 @@ func (p *process) openSidecar() (part, error) {
 	s := &sidecarPart{process: p, token: &api.Token{}}
 	log := p.Log.With("role", "sidecar")
 	s.link = newLink(busConfig(p.Config, p.embedded, "syncd-sidecar-"+p.Config.Name, log.With("stage", "bus")), p.Config.Name)
-	stream, source := p.spoil(s.link)
-	c := p.Config.Sidecar
 	var err error
 	if s.kept, err = keptOf(p.Config); err != nil {
 		return nil, err
 	}
-	s.sidecar, err = sidecar.Open(sidecar.Config{
-		Name: p.Config.Name, Tables: s.kept.tables, Selectors: s.kept.selectors, Indexes: s.indexes, Interval: c.Resync.Interval, Jitter: c.Resync.Jitter, Mode: resync.Mode(c.Resync.Mode),
-		MaxPrune: c.Resync.MaxPrune, Checks: c.Checker.KeysPerSecond, NewStore: newStore(c, s.indexes), Data: c.Data, Registerer: p.registry, Logger: log,
-		History: sink.HistoryLimits{Bytes: int(c.Watch.History)},
-	}, stream, source)
-	if err != nil {
+	if s.sinks, err = p.openGroup(s.link, s.kept, s.indexes); err != nil {
 		return nil, err
 	}
-	p.closers = append(p.closers, s.sidecar)
-	s.link.observer = s.sidecar
+	s.link.observer = s.sinks.first() // the connection is one, whoever counts what it does
 	metrics.NewBus(p.registry, "sidecar", s.link.metrics)
 	if err := s.openAPI(); err != nil {
 		return nil, err
@@ -61,16 +49,6 @@ func (p *process) openSidecar() (part, error) {
 	p.apply["sidecar.tables"] = s.setTables
 	p.readies = append(p.readies, s.Ready)
 	return s.run, nil
-}
-
-// newStore gives what makes the stores of the configured sink.
-func newStore(c config.Sidecar, indexes func() map[syncd.Table][][]string) func() (sink.Store, error) {
-	return func() (sink.Store, error) {
-		if kind := c.Sinks[0].Kind; kind != "memory" {
-			return nil, fmt.Errorf("sidecar.sink: %s is not there yet: use memory", kind)
-		}
-		return memory.New(memory.Options{MaxMemory: int64(c.MaxMemory), Indexes: indexes()}), nil
-	}
 }
 
 // indexes are those that are declared now.
@@ -92,9 +70,10 @@ func (s *sidecarPart) openAPI() error {
 	}
 	s.closers = append(s.closers, s.listener)
 	_, tcp := s.listener.(*net.TCPListener)
-	why := &explain.Explainer{Cache: s.sidecar.Cache(), Source: s.sidecar, History: s.link}
+	why := &explain.Explainer{Cache: s.sinks.first().Cache(), Source: s.sinks.first(), History: s.link}
 	s.api = api.New(api.Options{
-		Cache: s.sidecar.Cache(), History: s.sidecar.Cache().History(), Stale: c.Stale.After, Limits: api.Limits{Watches: c.Watch.Limit}, Resync: s.sidecar, Explain: why, Node: s, Marks: s.sidecar, Gatherer: s.registry, Indexes: s.indexes, Logger: s.Log.With("stage", "api"),
+		Cache: s.sinks.first().Cache(), History: s.sinks.first().Cache().History(), Stale: c.Stale.After, Limits: api.Limits{Watches: c.Watch.Limit},
+		Resync: s.sinks, Explain: why, Node: s, Marks: s.sinks.first(), Gatherer: s.registry, Indexes: s.indexes, Logger: s.Log.With("stage", "api"),
 		Access: api.Access{Token: s.token, LocalOnly: tcp && api.Loopback(c.Listen) && c.Token.IsZero() && c.TLS.Cert == ""},
 	})
 	return nil
@@ -113,13 +92,13 @@ func (s *sidecarPart) run(ctx context.Context) error {
 	}
 	server := &api.Server{Listener: s.listener, Handler: s.api, TLS: tls, Logger: s.Log.With("stage", "api")}
 	g, all := errgroup.WithContext(ctx)
-	for _, run := range []part{s.link.run, s.sidecar.Run, s.follow, s.api.Run, server.Run, s.announce} {
+	for _, run := range append(s.sinks.runs(), s.link.run, s.follow, s.api.Run, server.Run, s.announce) {
 		g.Go(func() error { return run(all) })
 	}
 	if err := ended(ctx, g.Wait()); err != nil {
 		return fmt.Errorf("sidecar: %w", err)
 	}
-	return s.sidecar.Close()
+	return s.sinks.Close()
 }
 
 // addressOf gives a listener's address as client commands take it.
@@ -142,9 +121,8 @@ func (s *sidecarPart) setTables(c *config.Config) error {
 	s.mu.Lock()
 	s.kept = kept
 	s.mu.Unlock()
-	s.sidecar.Select(kept.selectors)
-	if err := s.sidecar.Cache().SetIndexes(kept.indexes); err != nil {
-		return fmt.Errorf("make the indexes: %w", err)
+	if err := s.sinks.declare(kept); err != nil {
+		return err
 	}
 	return s.look(context.Background())
 }
@@ -173,16 +151,16 @@ func (s *sidecarPart) look(ctx context.Context) error {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return s.sidecar.SetTables(ctx, tables)
+	return s.sinks.SetTables(ctx, tables)
 }
 
 // Ready says whether the cache may be read behind a readiness probe.
-func (s *sidecarPart) Ready() error { return s.sidecar.Ready() }
+func (s *sidecarPart) Ready() error { return s.sinks.Ready() }
 
 // Status says what runs.
 func (s *sidecarPart) Status() api.Status {
-	st := api.Status{Name: s.Config.Name, Program: s.Program, Started: s.started, Bus: s.link.state(), Reports: s.sidecar.Reports()}
-	for _, p := range s.sidecar.Running() {
+	st := api.Status{Name: s.Config.Name, Program: s.Program, Started: s.started, Bus: s.link.state(), Reports: s.sinks.first().Reports(), Sinks: s.sinks.statuses()}
+	for _, p := range s.sinks.first().Running() {
 		st.Running = append(st.Running, api.Progress{Table: p.Table.String(), Mode: p.Mode, Rows: p.Rows, Bytes: p.Bytes, Expected: p.Expected})
 	}
 	return st

@@ -270,6 +270,9 @@ func (x *Explainer) cache(t syncd.Table, k syncd.Key, e *Explanation) error {
 		e.State.VerifiedThrough, e.State.VerifiedAt = ts.Verified.Position.String(), &at
 	}
 	entry, has := v.Get(t, k)
+	if err := v.Err(); err != nil {
+		return err
+	}
 	e.Cache = cacheOf(entry, has)
 	if o, open := ts.Open[k]; open {
 		e.Cache.Open = &Open{Reason: o.Reason, Parked: o.Parked, Since: o.Since}

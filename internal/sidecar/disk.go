@@ -21,7 +21,11 @@ type kept interface {
 
 // load makes the store of the cache that is read, of what is on disk where there is something.
 func (s *Sidecar) load() (sink.Store, error) {
-	store, err := s.config.NewStore()
+	open := s.config.OpenStore
+	if open == nil {
+		open = s.config.NewStore
+	}
+	store, err := open()
 	if err != nil {
 		return nil, fmt.Errorf("make the cache's store: %w", err)
 	}
@@ -46,7 +50,7 @@ func (s *Sidecar) load() (sink.Store, error) {
 	case errors.As(err, &bad):
 		s.log.Warn("the cache on disk is no good: every table is listed anew", "error", err)
 		// What was read before the fault was found is not to be had: begin with a store that never saw it.
-		if store, err = s.config.NewStore(); err != nil {
+		if store, err = open(); err != nil {
 			return nil, fmt.Errorf("make the cache's store: %w", err)
 		}
 	default:

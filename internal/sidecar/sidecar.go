@@ -39,7 +39,11 @@ type Config struct {
 	MaxPrune float64
 	// Checks is how many keys a second are sampled and compared with Postgres; 0: none.
 	Checks float64
-	// NewStore makes an empty store: for the cache, and for that of each new epoch.
+	// OpenStore opens the store that is read at the start, where it keeps by itself what an earlier process left; nil: that is
+	// one of NewStore.
+	OpenStore func() (sink.Store, error)
+	// NewStore makes an empty store for the cache of each new epoch; nil: a new epoch begins again in the store that is read,
+	// and its tables are not served until they were listed.
 	NewStore func() (sink.Store, error)
 	// History bounds what is kept of the last commits, for those who watch the cache.
 	History sink.HistoryLimits

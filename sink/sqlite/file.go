@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/syncd-io/syncd"
 )
 
 // format numbers the form of the file. A file of another one is put aside.
@@ -37,6 +39,8 @@ type file struct {
 	version int64
 	// touched counts what others wrote: each table is compared with its entries once for each number.
 	touched int
+	// indexes are those that the tables others see have.
+	indexes map[syncd.Table][][]string
 	// step is called between the steps of a commit; an error of it ends the commit as a crash would. For tests.
 	step func() error
 

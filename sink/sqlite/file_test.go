@@ -134,6 +134,11 @@ func TestOthersSee(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAnswer(t, path, "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL", `CREATE INDEX _syncd_index_3_0 ON "shop.Odd ""things""" ("select")`)
+	if err := s.SetIndexes(map[syncd.Table][][]string{things.Table: {{"a"}, {"select"}}}); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, path, "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL ORDER BY name",
+		`CREATE INDEX _syncd_index_3_0 ON "shop.Odd ""things""" ("a_2")`, `CREATE INDEX _syncd_index_3_1 ON "shop.Odd ""things""" ("select")`)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -58,6 +58,8 @@ var (
 	_ sink.Digester   = (*Store)(nil)
 	_ sink.Prefetcher = (*Store)(nil)
 	_ sink.Promoter   = (*Store)(nil)
+
+	_ sink.IndexKeeper = (*Store)(nil)
 )
 
 // Open opens the file, or makes it. A file that is no good is put aside with a warning; one that another sidecar uses is an
@@ -70,6 +72,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.indexes = o.Indexes
 	s, err := read(f, o)
 	if why, ok := errors.AsType[*unfit](err); ok {
 		if err = errors.Join(f.w.close(), f.afresh(o.Name, why)); err == nil {
@@ -195,6 +198,19 @@ func (s *Store) Walk(name syncd.Table, from uint64, fn func(syncd.Key, sink.Entr
 	}
 	if err != nil {
 		return fmt.Errorf("read the entries of %s from %s: %w", name, s.f.path, err)
+	}
+	return nil
+}
+
+// SetIndexes makes the tables that others see have these indexes.
+func (s *Store) SetIndexes(indexes map[syncd.Table][][]string) error {
+	s.f.wmu.Lock()
+	defer s.f.wmu.Unlock()
+	old := s.f.indexes
+	s.f.indexes = indexes
+	if err := s.f.w.transaction(s.reindex); err != nil {
+		s.f.indexes = old
+		return fmt.Errorf("make indexes in %s: %w", s.f.path, err)
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func (s *Store) wantedIndexes(t *table) map[string]string {
 	if t.shape == nil {
 		return all
 	}
-	for n, columns := range s.options.Indexes[t.name] {
+	for n, columns := range s.f.indexes[t.name] {
 		var names []string
 		for _, c := range columns {
 			if i, ok := t.shape.byName[c]; ok {
@@ -226,41 +226,61 @@ func (s *Store) empty(t *table) error {
 // tidy takes away what is left of other generations, and makes the indexes those that are asked for now.
 func (s *Store) tidy() error {
 	w := s.f.w
-	if err := w.exec("DELETE FROM _syncd_tables WHERE generation <> ?", s.generation); err != nil {
-		return err
+	for _, text := range []string{"DELETE FROM _syncd_tables WHERE generation <> ?", "DELETE FROM _syncd_state WHERE generation <> ?"} {
+		if err := w.exec(text, s.generation); err != nil {
+			return err
+		}
 	}
-	if err := w.exec("DELETE FROM _syncd_state WHERE generation <> ?", s.generation); err != nil {
-		return err
-	}
-	known, wanted := map[string]bool{}, map[string]string{}
+	known := map[string]bool{}
 	for _, t := range s.tables {
 		known[entriesOf(t.id)] = true
-		maps.Copy(wanted, s.wantedIndexes(t))
 	}
-	var stale []string
-	err := w.query("SELECT type, name, sql FROM sqlite_master WHERE name LIKE '\\_syncd\\_%' ESCAPE '\\'", func(row []driver.Value) error {
-		kind, _ := row[0].(string)
-		name, _ := row[1].(string)
-		text, _ := row[2].(string)
-		switch {
-		case kind == "index" && strings.HasPrefix(name, "_syncd_index_"):
-			if wanted[name] == text {
-				delete(wanted, name)
-			} else {
-				stale = append(stale, "DROP INDEX "+quote(name))
-			}
-		case kind == "table" && (strings.HasPrefix(name, "_syncd_next_") || strings.HasPrefix(name, "_syncd_entries_") && !known[name]):
-			stale = append(stale, "DROP TABLE "+quote(name))
-		}
-		return nil
-	})
+	names, err := s.named("table")
 	if err != nil {
 		return err
 	}
-	slices.Sort(stale) // indexes before the tables they are of
-	for _, text := range slices.Concat(stale, slices.Sorted(maps.Values(wanted))) {
-		if err := w.once(text); err != nil {
-			return err
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if strings.HasPrefix(name, "_syncd_next_") || strings.HasPrefix(name, "_syncd_entries_") && !known[name] {
+			if err := w.once("DROP TABLE " + quote(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return s.reindex()
+}
+
+// named gives what of a kind there is under names of this package, with the statements that made it.
+func (s *Store) named(kind string) (map[string]string, error) {
+	all := map[string]string{}
+	err := s.f.w.query("SELECT name, sql FROM sqlite_master WHERE type = ? AND sql NOT NULL AND name LIKE '\\_syncd\\_%' ESCAPE '\\'", func(row []driver.Value) error {
+		name, _ := row[0].(string)
+		all[name], _ = row[1].(string)
+		return nil
+	}, kind)
+	return all, err
+}
+
+// reindex makes the indexes of this generation's tables those that are asked for.
+func (s *Store) reindex() error {
+	there, err := s.named("index")
+	if err != nil {
+		return err
+	}
+	for _, t := range s.tables {
+		wanted := s.wantedIndexes(t)
+		for name, text := range there {
+			if strings.HasPrefix(name, fmt.Sprintf("_syncd_index_%d_", t.id)) && wanted[name] != text {
+				if err := s.f.w.once("DROP INDEX " + quote(name)); err != nil {
+					return err
+				}
+			}
+		}
+		for name, text := range wanted {
+			if there[name] != text {
+				if err := s.f.w.once(text); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
