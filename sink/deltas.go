@@ -37,7 +37,9 @@ func (a *applier) table(name syncd.Table, deltas []syncd.Delta) error {
 	}
 	a.tally = append(a.tally, tally{table: name})
 	ta := &tableApplier{tableChange: tc, flush: a, tally: &a.tally[len(a.tally)-1], moves: moves(deltas), keeps: keeps}
+	ahead := warm(a.change.store, name, len(deltas), func(i int) syncd.Key { return deltas[i].Key })
 	for i := range deltas {
+		ahead.before(i)
 		if d := &deltas[i]; d.Version.Epoch == a.marker.Epoch && (a.marker.Part || d.Version.LSN <= a.marker.Through) {
 			if err := ta.apply(d); err != nil {
 				return err

@@ -42,10 +42,9 @@ func (c *Cache) Judge(p *syncd.Page, how How) (_ []Finding, err error) {
 	if err := ch.prefetch(p.Table, len(p.Rows)+len(gone), keysOn(p, gone)); err != nil {
 		return nil, fmt.Errorf("judge a page: %w", err)
 	}
-	var ahead warmer
-	ahead.store, _ = c.current().Store.(Warmer)
+	ahead := warm(ch.store, p.Table, len(p.Rows), func(i int) syncd.Key { return p.Rows[i].Key })
 	for i := range p.Rows {
-		ahead.before(p.Table, p.Rows, i)
+		ahead.before(i)
 		if len(p.Rows[i].JSON) == 0 {
 			return nil, fmt.Errorf("page of %s: row %s is empty: %w", p.Table, p.Rows[i].Key, ErrDiscard)
 		}

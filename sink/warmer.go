@@ -19,20 +19,32 @@ type Tidier interface {
 // warmAhead is how many keys a store is told of at a time.
 const warmAhead = 64
 
-// warmer tells a store of the rows of a page, some ahead of the one that is being judged.
+// warmer tells a store of the keys of a page, or of a flush's deltas, some ahead of the one that is being judged.
 type warmer struct {
 	store Warmer // nil: it is none
+	table syncd.Table
+	n     int
+	key   func(i int) syncd.Key
 	keys  [warmAhead]syncd.Key
 }
 
-// before is called before row i of a page is judged.
-func (w *warmer) before(t syncd.Table, rows []syncd.Row, i int) {
+// warm begins with a store's n keys of a table. Few are not worth it.
+func warm(s Store, t syncd.Table, n int, key func(i int) syncd.Key) *warmer {
+	w := &warmer{table: t, n: n, key: key}
+	if n >= warmAhead/8 {
+		w.store, _ = s.(Warmer)
+	}
+	return w
+}
+
+// before is called before key i is loaded.
+func (w *warmer) before(i int) {
 	if w.store == nil || i%warmAhead != 0 {
 		return
 	}
-	n := min(warmAhead, len(rows)-i)
+	n := min(warmAhead, w.n-i)
 	for j := range n {
-		w.keys[j] = rows[i+j].Key
+		w.keys[j] = w.key(i + j)
 	}
-	w.store.Warm(t, w.keys[:n])
+	w.store.Warm(w.table, w.keys[:n])
 }
