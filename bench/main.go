@@ -5,6 +5,10 @@
 //	go run ./bench latency   commit to visible in the cache at 1,000 commits a second, against a bare pglogrepl reader
 //	go run ./bench memory    resident memory of a sidecar that caches 1,000,000 rows of 200 bytes of JSON
 //	go run ./bench digest    a resync of those rows by digest (syncd resync --mode digest), against SELECT md5(t::text)
+//	go run ./bench get       rows a second by HTTP, against net/http with a constant of the same size, on kept-alive loopback connections
+//	go run ./bench apply     deltas a second and core into a cache in memory, without I/O
+//	go run ./bench load      a start: 1,000,000 rows read from the file that the last run left, and what they take
+//	go run ./bench tail      p99 of a read by HTTP while 100,000 deltas a second are applied, against an idle cache
 //	go run ./bench list      a full list of those rows (syncd resync --mode full), against COPY … TO STDOUT
 //
 // Absolute figures mean little on a shared machine; the ratios of one run are what counts.
@@ -33,11 +37,11 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds; medians are printed")
 	flag.IntVar(&o.changes, "changes", 1_000_000, "row changes of a drain")
-	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest and list")
+	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest, list, get, apply, load and tail")
 	flag.BoolVar(&o.tcp, "tcp", true, "connect to Postgres by TCP; -tcp=false: by its Unix socket")
-	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency round")
+	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency or tail round")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|load|tail …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -58,12 +62,20 @@ func run(ctx context.Context, o options, names []string) (err error) {
 	benches := map[string]func(context.Context, *rig, options) error{
 		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list,
 	}
+	// These need neither Postgres nor the command.
+	inside := map[string]func(context.Context, options) error{"get": get, "apply": apply, "load": load, "tail": tail99}
 	for _, n := range names {
-		if benches[n] == nil {
-			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest or list", n)
+		if benches[n] == nil && inside[n] == nil {
+			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, load or tail", n)
 		}
 	}
 	for _, n := range names {
+		if bench := inside[n]; bench != nil {
+			if err := bench(ctx, o); err != nil {
+				return fmt.Errorf("%s: %w", n, err)
+			}
+			continue
+		}
 		r, err := newRig(ctx, o.tcp)
 		if err != nil {
 			return err
