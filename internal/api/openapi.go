@@ -59,7 +59,11 @@ var operations = []operation{
 // all gives every status that an operation may answer.
 func (o *operation) all() []int {
 	out := append([]int{http.StatusOK}, o.statuses...)
-	if o.endpoint != healthz && o.endpoint != readyz {
+	switch o.endpoint {
+	case healthz, readyz:
+	case statusPage: // holds no data, and asks for the token itself
+		out = append(out, http.StatusMisdirectedRequest)
+	default:
 		out = append(out, everywhere...)
 	}
 	return out

@@ -139,7 +139,7 @@ func TestBeforeTheTablesAreKnown(t *testing.T) {
 func TestClosedCache(t *testing.T) {
 	r := newRig(t)
 	r.cache.now = nil
-	for _, target := range []string{row42, "/v1/tables/public.users/rows", "/v1/tables", "/v1/status", "/", "/v1/tables/public.users/diff"} {
+	for _, target := range []string{row42, "/v1/tables/public.users/rows", "/v1/tables", "/v1/status", "/v1/tables/public.users/diff"} {
 		wantStatus(t, r.do("GET", target), 503, "stopping")
 	}
 }
