@@ -58,6 +58,7 @@ type Cache struct {
 	olds      []before
 	judged    judged
 	selectors selectors
+	fault     fault
 
 	// turn is odd while a commit is being made, from before it can be seen until the history has it.
 	turn    atomic.Uint64
@@ -216,7 +217,9 @@ func (c *Cache) change() *change { return newChange(c.current().Store, c.writes[
 func (c *Cache) commit(ch *change) error {
 	c.turn.Add(1)
 	defer c.turn.Add(1)
-	if err := ch.commit(); err != nil {
+	err := ch.commit()
+	c.fault.note(err, len(ch.batch.Writes))
+	if err != nil {
 		return fmt.Errorf("commit to the store: %w", err)
 	}
 	if c.building == nil {

@@ -124,6 +124,7 @@ func (c *Cache) conclude(l *List, e syncd.Epoch) (done bool, err error) {
 		return false, err
 	}
 	c.judged.forget(l)
+	c.fault.at.Store(nil)
 	return true, nil
 }
 

@@ -58,6 +58,9 @@ func printStatus(out io.Writer, s *api.Status) {
 		at = "no marker yet"
 	}
 	fmt.Fprintf(out, "%s: %s\nbus %s, at %s%s\n\n", s.Name, state, s.Bus, at, ago(", ", s.LagSeconds, " s behind"))
+	if s.Fault != "" {
+		fmt.Fprintf(out, "the cache can't take in what comes: %s\n\n", s.Fault)
+	}
 	c := newColumns(out, "TABLE", "ROWS>", "THROUGH", "VERIFIED", "OPEN>", "PARKED>", "STATE")
 	for _, t := range s.Tables {
 		verified := ago("", t.VerifiedAgeSeconds, " s ago")

@@ -143,7 +143,7 @@ func (a *API) look(s scope, q *readParams) (ans answer, key syncd.Key, err error
 		}
 	}()
 	ans = answer{view: view, state: view.State()}
-	if ans.table, err = readable(ans.state, s.table); err != nil {
+	if ans.table, err = a.readable(ans.state, s.table); err != nil {
 		return ans, "", err
 	}
 	if q.search.asks() {
@@ -181,6 +181,17 @@ func readable(st *sink.State, t syncd.Table) (*sink.TableState, error) {
 			text: fmt.Sprintf("table %s is not listed yet: try again; /v1/status says how far the list is", t)}
 	}
 	return ts, nil
+}
+
+// readable is the function, with what keeps a table's first list from coming to its end.
+func (a *API) readable(st *sink.State, t syncd.Table) (*sink.TableState, error) {
+	ts, err := readable(st, t)
+	if f, ok := errors.AsType[*failure](err); ok && f.unlisted {
+		if fault := a.Node.Status().Fault; fault != "" {
+			f.text = fmt.Sprintf("table %s is not listed yet: the cache can't take in what comes: %s", t, fault)
+		}
+	}
+	return ts, err
 }
 
 // known names the tables there are, at most twenty.

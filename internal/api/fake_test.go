@@ -183,7 +183,7 @@ func (f *fakeResync) Request(_ context.Context, _ syncd.Table, o resync.Options)
 	return f.report, f.err
 }
 
-type fakeNode struct{ notReady string }
+type fakeNode struct{ notReady, fault string }
 
 func (n *fakeNode) Ready() error {
 	if n.notReady != "" {
@@ -192,7 +192,7 @@ func (n *fakeNode) Ready() error {
 	return nil
 }
 
-func (n *fakeNode) Status() Status { return Status{Name: "shop", Bus: "connected"} }
+func (n *fakeNode) Status() Status { return Status{Name: "shop", Bus: "connected", Fault: n.fault} }
 
 // rig is an API over fakes, with two tables listed.
 type rig struct {

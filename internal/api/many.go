@@ -64,7 +64,7 @@ func (a *API) lookAll(s *several, q *readParams) (err error) {
 // lookAt says how far what a part reads is complete, or why it can't be read.
 func (a *API) lookAt(p *part, view sink.View, q *readParams) (err error) {
 	p.ans = answer{view: view, state: view.State()}
-	if p.ans.table, err = readable(p.ans.state, p.table); err != nil {
+	if p.ans.table, err = a.readable(p.ans.state, p.table); err != nil {
 		return err
 	}
 	if p.page.search.asks() {

@@ -165,3 +165,25 @@ func TestReadManyFiltered(t *testing.T) {
 	wantStatus(t, r.post("/v1/read", `{"reads":[{"table":"public.users","filter":{"state":7}}]}`), 400, "no condition on a column")
 	wantStatus(t, r.post("/v1/read", `{"reads":[{"table":"public.users","keys":[[1]],"filter":{"state":"eq.new"}}]}`), 400, "neither filter")
 }
+
+// TestFaultIsSaid: what keeps a table's first list from coming to its end is in the answer of its reads, and in the status.
+func TestFaultIsSaid(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.node.fault = "raise sidecar.max_memory"
+	r.cache.commit(func(v *fakeView) { v.table(syncd.Table{Schema: "public", Name: "late"}, "id").Listed = false })
+	for _, target := range []string{"/v1/tables/public.late/rows", "/v1/tables/public.late/rows/1", "/v1/tables/public.late/rows?key=in.(1)"} {
+		wantStatus(t, r.do("GET", target), 503, "not listed yet", "raise sidecar.max_memory")
+	}
+	wantStatus(t, r.do("GET", "/v1/status"), 200, `"fault":"raise sidecar.max_memory"`)
+	wantStatus(t, r.do("GET", "/v1/tables/public.users/rows"), 200)
+}
+
+func TestIndexErrorsAreSaid(t *testing.T) {
+	t.Parallel()
+	r := searchRig(t)
+	r.Indexes = func() map[syncd.Table][][]string {
+		return map[syncd.Table][][]string{users: {{"name"}, {"state", "nmae"}}}
+	}
+	wantStatus(t, r.do("GET", "/v1/tables"), 200, `"index_errors":["table public.users has no column`, "did you mean name?")
+}

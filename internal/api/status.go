@@ -15,6 +15,8 @@ type Status struct {
 	Program string    `json:"program"` // version of syncd
 	Started time.Time `json:"started"`
 	Bus     string    `json:"bus"` // "connected", or why not
+	// Fault is what keeps the cache from taking in what comes, such as a sink that is full; empty: nothing.
+	Fault string `json:"fault"`
 	// Running are the comparisons under way, Reports the last one of each table.
 	Running []Progress       `json:"running"`
 	Reports []*resync.Report `json:"reports"`

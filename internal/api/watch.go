@@ -202,7 +202,7 @@ func tooOld(err error) string {
 // lookIn says what a view holds of a watch's table, or why it can't be watched.
 func (a *API) lookIn(view sink.View, q *watchQuery) (ans answer, err error) {
 	ans = answer{view: view, state: view.State()}
-	if ans.table, err = readable(ans.state, q.table); err != nil {
+	if ans.table, err = a.readable(ans.state, q.table); err != nil {
 		return ans, err
 	}
 	if q.search.asks() {

@@ -149,7 +149,8 @@ type Sidecar struct {
 	Sink Sink `yaml:"sink"`
 	// Sinks are several sinks in the place of Sink; HTTP reads the first.
 	Sinks []Sink `yaml:"sinks"`
-	// MaxMemory is how large the process may grow: beyond it, the cache refuses more rows and says so. Default 0: no limit.
+	// MaxMemory is how much memory the cache's rows, keys and indexes may take. A change that needs more is refused: what is
+	// there is served on and grows older, and the status, the log and reads of tables not listed yet say so. Default 0: no limit.
 	MaxMemory Bytes `yaml:"max_memory" min:"0"`
 	// Stale says what reads get when the source is gone: serve what there is and say how old it is, or fail: {after: 5m}, which
 	// answers 503 once nothing has come for that long. Default serve.
@@ -214,9 +215,12 @@ type PostgresSink struct {
 type SidecarTable struct {
 	// Table is the name as SQL writes it.
 	Table string `yaml:"table"`
-	// Indexes are columns, or lists of columns, that filters are answered from.
+	// Indexes are columns, or lists of columns, that filters are answered from, such as [email, [tenant_id, name]]: those that
+	// fix the first columns of one with eq, in or is, or bound the next with gt, gte, lt, lte. One on a column that the table
+	// lacks is left out, which /v1/tables says.
 	Indexes []Index `yaml:"indexes"`
-	// Selector is a filter as in HTTP, such as status=eq.active: only rows it holds for are kept.
+	// Selector is a filter as in HTTP, written as in a URL's query, such as status=eq.active&total=gt.10: only rows it holds
+	// for are kept, and lists ask only for them. When it changes the table is listed again. Default: all rows.
 	Selector string `yaml:"selector"`
 }
 

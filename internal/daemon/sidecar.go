@@ -160,6 +160,9 @@ func (s *sidecarPart) Ready() error { return s.sinks.Ready() }
 // Status says what runs.
 func (s *sidecarPart) Status() api.Status {
 	st := api.Status{Name: s.Config.Name, Program: s.Program, Started: s.started, Bus: s.link.state(), Reports: s.sinks.first().Reports(), Sinks: s.sinks.statuses()}
+	if err := s.sinks.first().Cache().Fault(); err != nil {
+		st.Fault = err.Error()
+	}
 	for _, p := range s.sinks.first().Running() {
 		st.Running = append(st.Running, api.Progress{Table: p.Table.String(), Mode: p.Mode, Rows: p.Rows, Bytes: p.Bytes, Expected: p.Expected})
 	}
