@@ -78,7 +78,8 @@ type Service struct {
 	Lister Lister
 	// Marks is asked for markers. Where it is nil this process serves lists alone: it has no endpoint "mark".
 	Marks MarkSender
-	// AtWork bounds the requests at work, for each endpoint; 0 is 256. Lists that wait for one scan count each.
+	// AtWork bounds the requests at work, for each endpoint; 0 is 2048. Lists that wait for one scan count each: a large fleet that
+	// resyncs at once is to share it.
 	AtWork int
 	// Version is the program's, for `nats micro info`.
 	Version  string
@@ -96,7 +97,7 @@ type Service struct {
 }
 
 const (
-	defaultAtWork = 256
+	defaultAtWork = 2048
 	// keepaliveEvery is how often the client of a request at work hears of it.
 	keepaliveEvery = 2 * time.Second
 	// partBytes is the largest part of a reply, partsAhead how many parts go out ahead of what the client says it has.
