@@ -8,6 +8,8 @@ package config
 
 import (
 	"time"
+
+	"github.com/syncd-io/syncd/sink/redis"
 )
 
 // DefaultMetricsListen is where a source without a sidecar serves its metrics.
@@ -197,8 +199,12 @@ type RedisSink struct {
 	URL Secret `yaml:"url"`
 	// URLFile is a file that holds URL's value.
 	URLFile string `yaml:"url_file"`
-	// Prefix begins every key. Default: the sync's name and a colon.
+	// Prefix begins every key. Two sidecars in one database need two, neither of which begins the other. Default: the sync's name and a colon.
 	Prefix string `yaml:"prefix"`
+	// Key is the template of a row's key behind the prefix: {table} as SQL writes it, a separator, {key} as in HTTP. Default {table}:{key}.
+	Key string `yaml:"key"`
+	// Value is the form of a row: json, a string as HTTP serves it; or hash, a hash of its columns. Default json.
+	Value string `yaml:"value" enum:"json,hash"`
 }
 
 // PostgresSink is another Postgres.
@@ -305,6 +311,8 @@ func (c *Config) Defaults() {
 		s := &c.Sidecar.Sinks[i]
 		if s.Redis != nil {
 			fill(&s.Redis.Prefix, c.Name+":")
+			fill(&s.Redis.Key, redis.DefaultKey)
+			fill(&s.Redis.Value, string(redis.JSON))
 		}
 		if s.Postgres != nil {
 			fill(&s.Postgres.Schema, c.Name)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink/redis"
 )
 
 // Role says what is to run on a configuration, and so what it needs.
@@ -58,7 +59,6 @@ func (c *Config) check(r Role, file string) Problems {
 	k.api()
 	k.sidecarTables()
 	k.sinks()
-	k.notYet()
 	return k.problems
 }
 
@@ -391,6 +391,12 @@ func (k *checker) sinks() {
 			k.fault(key+".sqlite.path", "is missing: name the file")
 		case sink.Redis != nil && sink.Redis.URL.IsZero() && sink.Redis.URLFile == "":
 			k.fault(key+".redis.url", "is missing, such as redis://127.0.0.1:6379/0")
+		case sink.Redis != nil && redis.CheckKey(sink.Redis.Key) != nil:
+			k.fault(key+".redis.key", "%v", redis.CheckKey(sink.Redis.Key))
+		case sink.Redis != nil && sink.Redis.Value != string(redis.JSON) && sink.Redis.Value != string(redis.Hash):
+			k.fault(key+".redis.value", "%q is neither json nor hash", sink.Redis.Value)
+		case sink.Postgres != nil && (strings.HasPrefix(sink.Postgres.Schema, "pg_") || len(sink.Postgres.Schema) > 63):
+			k.fault(key+".postgres.schema", "%q can't be a schema: name one of 1 to 63 bytes that does not begin with pg_", sink.Postgres.Schema)
 		case sink.Postgres != nil && sink.Postgres.URL.IsZero() && sink.Postgres.URLFile == "":
 			k.fault(key+".postgres.url", "is missing: give the connection string")
 		}
@@ -430,14 +436,4 @@ func (k *checker) sinkKey(i int) string {
 		return fmt.Sprintf("sidecar.sinks[%d]", i)
 	}
 	return "sidecar.sink"
-}
-
-// notYet refuses what this version can't do. To go on without would be to do something else than was asked for.
-func (k *checker) notYet() {
-	const say = "%s is not available in this version"
-	for i, s := range k.c.Sidecar.Sinks {
-		if s.Kind == "redis" || s.Kind == "postgres" {
-			k.fault(k.sinkKey(i), say+"; use memory or sqlite", "the sink "+s.Kind)
-		}
-	}
 }

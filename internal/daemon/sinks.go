@@ -25,8 +25,10 @@ type stores struct {
 // sinks makes the stores of each kind of sink that a configuration can name. None of it waits for a server: one that is away
 // is waited for by the stages, and holds up no other sink.
 var sinks = map[string]func(sinkSpec) (stores, error){
-	"memory": memoryStores,
-	"sqlite": sqliteStores,
+	"memory":   memoryStores,
+	"sqlite":   sqliteStores,
+	"redis":    redisStores,
+	"postgres": postgresStores,
 }
 
 // sinkSpec is what a sink is told.
@@ -42,7 +44,7 @@ type sinkSpec struct {
 func (s sinkSpec) stores() (stores, error) {
 	kind, ok := sinks[s.Kind]
 	if !ok {
-		return stores{}, fmt.Errorf("sidecar.sink: %s is not there yet: use memory or sqlite", s.Kind)
+		return stores{}, fmt.Errorf("sidecar.sink: %s is not there: use memory, sqlite, redis or postgres", s.Kind)
 	}
 	return kind(s)
 }
