@@ -27,6 +27,7 @@ func Families() []Family {
 	note(&NewSource(reg).families)
 	note(&newSourceState(reg, nil).families)
 	note(&NewSidecar(reg, nil).families)
+	note(&NewHTTP(reg, nil).families)
 	slices.SortFunc(all, func(a, b Family) int {
 		if c := strings.Compare(a.Role, b.Role); c != 0 {
 			return c

@@ -78,6 +78,9 @@ func all() *prometheus.Registry {
 	c.Delay(users, 20*time.Millisecond)
 	c.Delay(users, -time.Second) // the clocks differ
 	c.Gap(users)
+	h := metrics.NewHTTP(reg, func() int { return 3 })
+	h.Answered("row", 200, 2*time.Millisecond)
+	h.Answered("watch", 200, time.Hour)
 	c.Behind(12)
 	c.Resubscribed(errors.New("a heartbeat was missed"))
 	c.Repaired(users, "missing", 4)
@@ -124,6 +127,13 @@ syncd_consistent_within_total{table="public.users",window="5m"} 1
 # HELP syncd_gaps_total Losses noticed: once for each table of which deltas were missing at a marker.
 # TYPE syncd_gaps_total counter
 syncd_gaps_total 1
+# HELP syncd_http_requests_total Requests answered, by endpoint and status; 200 stands for 304 too, and a watch counts when it ends.
+# TYPE syncd_http_requests_total counter
+syncd_http_requests_total{code="200",endpoint="row"} 1
+syncd_http_requests_total{code="200",endpoint="watch"} 1
+# HELP syncd_http_watches Watches that are open.
+# TYPE syncd_http_watches gauge
+syncd_http_watches 3
 # HELP syncd_inconsistent_within_total Rows of the cache, sampled at random, that were still otherwise than Postgres has them a time after (1s, 10s, 1m, 5m), by table.
 # TYPE syncd_inconsistent_within_total counter
 syncd_inconsistent_within_total{table="public.users",window="1s"} 1

@@ -21,6 +21,7 @@ GET ` + "`/metrics`" + ` answers in Prometheus's text form. Names begin with ` +
 
 No key and no row is ever a label. ` + "`table`" + ` takes the configured tables, the other labels one of a few words, so the number of series is
 bounded by the number of tables: about 80 a table in a sidecar, 8 in a source. An age that is not known yet is ` + "`+Inf`" + `.
+With several sinks in a sidecar, what each counts has a label ` + "`sink`" + ` besides.
 
 Rules and alerts that use them are in [deploy/prometheus](../deploy/prometheus), dashboards in [deploy/grafana](../deploy/grafana), and what to do at an
 alert in [runbooks](runbooks/README.md).

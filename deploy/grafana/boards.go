@@ -130,6 +130,12 @@ func oneSidecar() *dashboard.DashboardBuilder {
 		WithPanel(plot("Keys fetched singly", "Asked for, and settled by an answer.", perSecond,
 			query{`sum(rate(syncd_fetched_keys_total` + of + `[$__rate_interval]))`, "asked"}, query{`sum(rate(syncd_settled_keys_total` + of + `[$__rate_interval]))`, "settled"})).
 		WithPanel(plot("Source not answering", "Lists and gets that are tried again.", plain, query{`sum by (table) (increase(syncd_resync_source_errors_total` + of + `[$__rate_interval]))`, "{{table}}"})).
+		WithRow(dashboard.NewRowBuilder("Reads")).
+		WithPanel(plot("Requests", "By endpoint and status.", perSecond,
+			query{`sum by (endpoint, code) (rate(syncd_http_requests_total` + of + `[$__rate_interval]))`, "{{endpoint}} {{code}}"})).
+		WithPanel(plot("Time to answer, 99th percentile", "Waiting for min_version included.", seconds,
+			query{`histogram_quantile(0.99, sum by (le, endpoint) (rate(syncd_http_request_seconds_bucket` + of + `[$__rate_interval])))`, "{{endpoint}}"})).
+		WithPanel(plot("Watches", "Open now.", plain, query{`sum by (instance) (syncd_http_watches` + of + `)`, "{{instance}}"})).
 		WithRow(dashboard.NewRowBuilder("Process")).
 		WithPanel(plot("Rows by table", "", plain, query{`sum by (table) (syncd_sidecar_rows` + of + `)`, "{{table}}"})).
 		WithPanel(plot("Age of the checkpoint", "What a restart begins from; saved every few minutes while rows change.", seconds,

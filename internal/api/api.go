@@ -68,6 +68,8 @@ type Options struct {
 	Stale time.Duration
 	// Indexes gives those that are declared, to say which can't be made; nil: none are.
 	Indexes func() map[syncd.Table][][]string
+	// Observer is told of each request; nil: nobody is.
+	Observer Observer
 	// Gatherer gives what /metrics shows.
 	Gatherer prometheus.Gatherer
 	// Access says who is let in.
@@ -112,39 +114,43 @@ func (a *API) Run(ctx context.Context) error {
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := a.serve(w, r); err != nil {
+	if a.Observer != nil {
+		a.observed(w, r)
+		return
+	}
+	if _, err := a.serve(w, r); err != nil {
 		a.fail(w, r, err)
 	}
 }
 
-func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
+func (a *API) serve(w http.ResponseWriter, r *http.Request) (endpoint, error) {
 	at, err := parseRoute(rawPath(r.URL))
 	if err != nil {
-		return badRequest(err)
+		return nowhere, badRequest(err)
 	}
 	switch {
 	case at.endpoint == nowhere:
-		return &failure{status: http.StatusNotFound, text: nothingAt(rawPath(r.URL))}
+		return at.endpoint, &failure{status: http.StatusNotFound, text: nothingAt(rawPath(r.URL))}
 	case r.Method == http.MethodOptions:
 		w.Header().Set("Allow", methods[at.endpoint]+", OPTIONS")
 		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return at.endpoint, nil
 	case !at.endpoint.allows(r.Method):
-		return &failure{status: http.StatusMethodNotAllowed, allow: methods[at.endpoint],
+		return at.endpoint, &failure{status: http.StatusMethodNotAllowed, allow: methods[at.endpoint],
 			text: fmt.Sprintf("%s is not for this path: use %s", r.Method, methods[at.endpoint])}
 	}
 	if err := a.Access.check(r, at.endpoint); err != nil {
-		return err
+		return at.endpoint, err
 	}
 	if at.endpoint != readSeveral && sendsBody(r) {
-		return &failure{status: http.StatusBadRequest, text: "the body is not asked for: this path takes its parameters from the query, so send none"}
+		return at.endpoint, &failure{status: http.StatusBadRequest, text: "the body is not asked for: this path takes its parameters from the query, so send none"}
 	}
 	if !a.busy.enter(a.Limits.Requests) {
-		return &failure{status: http.StatusServiceUnavailable, passes: true,
+		return at.endpoint, &failure{status: http.StatusServiceUnavailable, passes: true,
 			text: fmt.Sprintf("%d requests are being answered already: try again", a.Limits.Requests)}
 	}
 	defer a.busy.leave()
-	return a.handle(w, r, at)
+	return at.endpoint, a.handle(w, r, at)
 }
 
 // sendsBody says whether a request has a body with something in it.
@@ -192,8 +198,8 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 	panic(fmt.Sprintf("endpoint %d has no handler", at.endpoint))
 }
 
-// fail writes the answer of a request that could not be answered as asked.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail writes the answer of a request that could not be answered as asked, and gives its status.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) (status int) {
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		a.Logger.Error("answer a request", "method", r.Method, "path", r.URL.Path, "error", err)
@@ -211,9 +217,10 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if f.report != nil {
 		writeJSON(w, f.status, f.report)
-		return
+		return f.status
 	}
 	writeJSON(w, f.status, map[string]string{"error": f.text})
+	return f.status
 }
 
 // writeJSON writes a small answer. What can't be written to a client that went away concerns nobody.

@@ -183,7 +183,7 @@ func TestStatusAndMetricsOfAProcess(t *testing.T) {
 	_, text, _ := r.get("/metrics")
 	for _, part := range []string{
 		"syncd_source_leader 1", `syncd_source_changes_total{op="upsert",table="public.people"} 1`, `syncd_sidecar_rows{table="public.people"} 1`,
-		`syncd_build_info{commit="",goversion="go`, "go_goroutines", `syncd_bus_connected{role="sidecar"} 1`, `syncd_bus_connected{role="source"} 1`,
+		`syncd_build_info{commit="",goversion="go`, "go_goroutines", `syncd_bus_connected{role="sidecar"} 1`, `syncd_http_requests_total{code="200",endpoint="readyz"} `, `syncd_bus_connected{role="source"} 1`,
 		"syncd_source_marker_age_seconds 0", `syncd_source_table_refused{table="public.people"} 0`, `syncd_source_list_rows_total{table="public.people"} 1`,
 		`syncd_source_requests_total{code="200",endpoint="list"}`, "syncd_sidecar_pending_messages 0", `syncd_sidecar_refused{table="public.people"} 0`, "process_resident_memory_bytes",
 	} {

@@ -76,6 +76,7 @@ func (s *sidecarPart) openAPI() error {
 		Resync: s.sinks, Explain: why, Node: s, Marks: s.sinks.first(), Gatherer: s.registry, Indexes: s.indexes, Logger: s.Log.With("stage", "api"),
 		Access: api.Access{Token: s.token, LocalOnly: tcp && api.Loopback(c.Listen) && c.Token.IsZero() && c.TLS.Cert == ""},
 	})
+	s.api.Observer = metrics.NewHTTP(s.registry, s.api.Watches)
 	return nil
 }
 
