@@ -105,7 +105,9 @@ type Open struct {
 
 // State is what the cache knows of the table.
 type State struct {
-	Refused         string     `json:"refused,omitempty"`
+	Refused string `json:"refused,omitempty"`
+	// Selector says which rows the cache keeps; empty: all. A row that it leaves out is not asked for, and counts as not there.
+	Selector        string     `json:"selector,omitempty"`
 	Listed          bool       `json:"listed"`
 	Rows            int        `json:"rows"`
 	Through         string     `json:"through"`
@@ -260,7 +262,7 @@ func (x *Explainer) cache(t syncd.Table, k syncd.Key, e *Explanation) error {
 		return syncd.ErrNoTable
 	}
 	e.State = State{
-		Refused: ts.Info.Error, Listed: ts.Listed, Rows: ts.Rows, Through: ts.Through.String(), Relist: ts.Relist, Stopped: ts.Stopped,
+		Refused: ts.Info.Error, Selector: ts.Info.Selector, Listed: ts.Listed, Rows: ts.Rows, Through: ts.Through.String(), Relist: ts.Relist, Stopped: ts.Stopped,
 		Building: x.Cache.State().Cursor.Position.Epoch != st.Cursor.Position.Epoch,
 	}
 	if ts.Loss != 0 {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -273,7 +274,7 @@ func TestTree(t *testing.T) {
 		r := drawRand(t)
 		var tr tree
 		have := map[string]bool{}
-		item := func() []byte { return appendHash(fmt.Appendf(nil, "%04d", r.IntN(20000)), 0) }
+		item := func() []byte { return appendHash(fmt.Appendf(nil, "%04d", r.IntN(6000)), 0) }
 		if r.IntN(2) == 0 {
 			for range r.IntN(3000) {
 				have[string(item())] = true
@@ -284,7 +285,7 @@ func TestTree(t *testing.T) {
 		for commit := uint64(2); commit < 6; commit++ {
 			was, published := sorted(have), tr
 			grow := r.IntN(3) > 0
-			for range r.IntN(4000) {
+			for range r.IntN(1500) {
 				if x := item(); grow {
 					tr.add(x, commit)
 					have[string(x)] = true
@@ -330,4 +331,56 @@ func compareTree(t *rapid.T, tr *tree, want [][]byte, from []byte) {
 	if n != len(want) {
 		t.Fatalf("%d items from %q, want %d", n, from, len(want))
 	}
+}
+
+// TestSearchesDuringCommits: who searches meets whole commits, and nothing that is being changed.
+func TestSearchesDuringCommits(t *testing.T) {
+	t.Parallel()
+	name := indexTables[0]
+	s := New(Options{Indexes: declarations[0]})
+	if err := s.Commit(&sink.Batch{State: indexState(1, "integer")}); err != nil {
+		t.Fatal(err)
+	}
+	commit := func(n int) { // moves all rows from one value to the next
+		b := &sink.Batch{}
+		for i := range 300 {
+			b.Writes = append(b.Writes, sink.Write{Table: name, Key: syncd.MakeKey(fmt.Sprint(i)), Entry: sink.Entry{Row: fmt.Appendf(nil, `{"id":%d,"n":1,"s":"v%d"}`, i, n)}})
+		}
+		if err := s.Commit(b); err != nil {
+			t.Error(err)
+		}
+	}
+	commit(0)
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				v := s.View()
+				rows := 0
+				for n := range 40 {
+					f, err := syncd.ParseSelector(v.State().Tables[name].Info, fmt.Sprintf("n=eq.1&s=eq.v%d", n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					sink.Matching(v, name, f, 0, func(syncd.Key, sink.Entry) bool { rows++; return true })
+				}
+				if rows != 300 {
+					t.Errorf("a search of one commit found %d rows, want 300", rows)
+					return
+				}
+			}
+		})
+	}
+	for n := range 40 {
+		commit(n)
+	}
+	close(done)
+	readers.Wait()
 }
