@@ -180,8 +180,10 @@ func (c *cache) reach(t syncd.Table, lsn syncd.LSN) error {
 }
 
 // resync compares a table with Postgres, every row, and repairs it.
-func (c *cache) resync(t syncd.Table) (*resync.Report, error) {
-	body, err := c.ask(http.MethodPost, tablePath(t)+"/resync?mode=full")
+func (c *cache) resync(t syncd.Table) (*resync.Report, error) { return c.resyncBy(resync.Full, t) }
+
+func (c *cache) resyncBy(mode resync.Mode, t syncd.Table) (*resync.Report, error) {
+	body, err := c.ask(http.MethodPost, tablePath(t)+"/resync?mode="+string(mode))
 	if err != nil {
 		return nil, err
 	}

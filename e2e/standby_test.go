@@ -15,16 +15,18 @@ import (
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/internal/harness"
 	"github.com/syncd-io/syncd/internal/pgserver"
+	"github.com/syncd-io/syncd/resync"
 )
 
-// TestListsFromAStandby: lists are read on a standby whose replay is held up again and again, while writers change the primary
-// and the table is listed without pause. No key steps back, however old what the standby shows; and a standby that has not
+// TestListsFromAStandby: lists and digests are read on a standby whose replay is held up again and again, while writers change the primary
+// and the table is compared without pause. No key steps back, however old what the standby shows; and a standby that has not
 // come to the epoch's start proves nothing.
 func TestListsFromAStandby(t *testing.T) {
 	t.Parallel()
 	primary := harness.Server(t, pgserver.Options{})
 	db := harness.DatabaseOn(t, primary)
-	db.Exec("CREATE TABLE t (id int PRIMARY KEY, n bigint); CREATE SEQUENCE s; INSERT INTO t SELECT i, nextval('s') FROM generate_series(1, 120) i")
+	db.Exec(`CREATE TABLE t (id int PRIMARY KEY, n bigint); CREATE SEQUENCE s; INSERT INTO t SELECT i, nextval('s') FROM generate_series(1, 120) i;
+		INSERT INTO t SELECT i, 0 FROM generate_series(1001, 9000) i`) // which nobody writes to: most buckets are at rest
 	standby := harness.Standby(t, primary, pgserver.Options{})
 	replay := &replica{t: t, conn: connect(t, standby.URL(db.Name))}
 	f := fleetOn(t, db, harness.NATS(t), "public.t")
@@ -61,7 +63,8 @@ func TestListsFromAStandby(t *testing.T) {
 		conn := db.Conn()
 		writers.Go(func() { scribble(ctx, t, conn, part, 3) })
 	}
-	var held, free int // lists that came to their end
+	held, free := map[resync.Mode]int{}, map[resync.Mode]int{} // comparisons that came to their end
+	modes := []resync.Mode{resync.Full, resync.Digest}
 	for range 6 {
 		at := db.LSN()
 		replay.pause()
@@ -71,35 +74,58 @@ func TestListsFromAStandby(t *testing.T) {
 			}
 			return nil
 		})
-		for range 3 {
-			listed(t, s, name, &held)
+		for i := range 4 {
+			compared(t, s, name, modes[i%2], held)
 		}
 		replay.resume()
-		for range 3 {
-			listed(t, s, name, &free)
+		for i := range 4 {
+			compared(t, s, name, modes[i%2], free)
 		}
 	}
 	cancel()
 	writers.Wait()
-	if held == 0 || free == 0 {
-		t.Errorf("%d lists came to their end while replay was held up, %d while not: nothing is tested", held, free)
+	// Amid so many writes hardly a bucket is at rest on a standby that is held up. Amid few, the others are proved.
+	f.converges(s)
+	replay.pause()
+	db.Exec("UPDATE t SET n = nextval('s') WHERE id BETWEEN 1001 AND 1003")
+	f.converges(s)
+	for range 3 {
+		compared(t, s, name, resync.Digest, held)
+	}
+	replay.resume()
+	for _, mode := range modes {
+		if held[mode] == 0 || free[mode] == 0 {
+			t.Errorf("%s: %d comparisons came to their end while replay was held up, %d while not: nothing is tested", mode, held[mode], free[mode])
+		}
 	}
 	f.converges(s)
 	seen.end()
 	s.resyncFindsNothing(0)
 }
 
-// listed lists the table once; nothing of it may be a repair, since nothing was lost.
+// listed lists the table once, and counts it where it came to its end.
 func listed(t *testing.T, s *cache, name syncd.Table, ended *int) {
 	t.Helper()
-	r, err := s.resync(name)
+	all := map[resync.Mode]int{}
+	compared(t, s, name, resync.Full, all)
+	*ended += all[resync.Full]
+}
+
+// compared compares the table once; nothing of it may be a repair, since nothing was lost.
+func compared(t *testing.T, s *cache, name syncd.Table, mode resync.Mode, ended map[resync.Mode]int) {
+	t.Helper()
+	r, err := s.resyncBy(mode, name)
 	if err != nil {
-		t.Logf("a list did not come to its end: %v", err)
+		t.Logf("a comparison did not come to its end: %v", err)
 		return
 	}
-	*ended++
+	if mode == resync.Digest && r.Mode != mode {
+		t.Logf("a digest was not to be had: %s", r.Note)
+		return
+	}
+	ended[mode]++
 	if r.Differences() != 0 {
-		t.Errorf("a list of the standby repaired what was right: %+v", r)
+		t.Errorf("a comparison with the standby repaired what was right: %+v", r)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestResyncHoldsLittle(t *testing.T) {
 		gone    int // rows that are deleted, and whose deletes are lost
 		ghosts  int
 	}{
-		"full, in sync":                 {options: resync.Options{Mode: resync.Full}},
+		"full, in sync": {options: resync.Options{Mode: resync.Full}},
 		// What is repaired is kept for watchers for a while, with the rows before, as what is pushed is: that has a bound of its own.
 		"full, a tenth is gone":         {options: resync.Options{Mode: resync.Full}, gone: rows / 10, ghosts: rows / 10},
 		"full, a third is gone, a diff": {options: resync.Options{Mode: resync.Full, Dry: true}, gone: rows / 3, ghosts: rows / 3},
@@ -125,7 +125,7 @@ func TestResyncHoldsLittle(t *testing.T) {
 					b.rows, b.gets = rows-tt.gone, 0
 					looks := 0
 					b.onPage = func() {
-						if looks++; looks%4 == 1 { // each takes a while
+						if looks++; looks%10 == 1 { // each takes a while
 							high = max(high, heap())
 						}
 					}
