@@ -246,7 +246,20 @@ func (c *condition) holds(v []byte, state valueState) bool {
 	case opLte:
 		yes = bytes.Compare(v, c.one) <= 0
 	case opIn:
-		_, yes = slices.BinarySearchFunc(c.all, v, bytes.Compare)
+		yes = c.among(v)
 	}
 	return yes != c.not
+}
+
+// among says whether v is one of an in's values. (slices.BinarySearchFunc would have v escape, for each row.)
+func (c *condition) among(v []byte) bool {
+	lo, hi := 0, len(c.all)
+	for lo < hi {
+		if mid := (lo + hi) / 2; bytes.Compare(c.all[mid], v) < 0 {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo < len(c.all) && bytes.Equal(c.all[lo], v)
 }

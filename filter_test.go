@@ -190,3 +190,21 @@ func FuzzFilter(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkFilterMatch(b *testing.B) {
+	row := []byte(`{"id":123456,"name":"Some Body","price":1234.5600,"ratio":0.25,"ok":true,"born":"1999-12-31","at":"2025-11-30T20:00:00.123","atz":"2025-11-30T20:00:00.123+00:00","ref":"6f1ed002-ab59-4d3b-9d5c-0d5f2a1c9e11"}`)
+	for _, text := range []string{"id=eq.123456", "name=eq.Some Body", "price=gt.1000", "atz=gt.2025-11-30T19:00:00Z", "ref=eq.6f1ed002-ab59-4d3b-9d5c-0d5f2a1c9e11", "ok=is.true&name=neq.x&price=lt.2000"} {
+		f, err := syncd.ParseSelector(filterInfo(), text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(text, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if !f.Match(row) {
+					b.Fatal("it does not match")
+				}
+			}
+		})
+	}
+}
