@@ -105,13 +105,15 @@ func TestTokenAndSocket(t *testing.T) {
 
 func TestList(t *testing.T) {
 	f := newFakeSidecar(t, map[string]answerOf{
-		"GET /v1/tables/public.users/rows?limit=100":                {200, `{"version":"1-0/1","items":[{"id":1}, {"id":2}]}`},
-		"GET /v1/tables/public.users/rows?limit=2":                  {200, `{"version":"1-0/1","items":[{"id":1},{"id":2}],"continue":"1Mg"}`},
-		"GET /v1/tables/public.users/rows?limit=10000":              {200, `{"version":"1-0/1","items":[{"id":1},{"id":2}],"continue":"1Mg"}`},
-		"GET /v1/tables/public.users/rows?continue=1Mg&limit=10000": {200, `{"version":"1-0/2","items":[{"id":3}]}`},
-		"GET /v1/tables/public.loop/rows?limit=10000":               {200, `{"version":"1-0/1","items":[],"continue":"1Mg"}`},
-		"GET /v1/tables/public.loop/rows?continue=1Mg&limit=10000":  {200, `{"version":"1-0/1","items":[],"continue":"1Mg"}`},
-		"GET /v1/tables/public.odd/rows?limit=100":                  {200, `hello`},
+		"GET /v1/tables/public.users/rows?limit=100":                                                              {200, `{"version":"1-0/1","items":[{"id":1}, {"id":2}]}`},
+		"GET /v1/tables/public.users/rows?limit=2":                                                                {200, `{"version":"1-0/1","items":[{"id":1},{"id":2}],"continue":"1Mg"}`},
+		"GET /v1/tables/public.users/rows?limit=10000":                                                            {200, `{"version":"1-0/1","items":[{"id":1},{"id":2}],"continue":"1Mg"}`},
+		"GET /v1/tables/public.users/rows?continue=1Mg&limit=10000":                                               {200, `{"version":"1-0/2","items":[{"id":3}]}`},
+		"GET /v1/tables/public.loop/rows?limit=10000":                                                             {200, `{"version":"1-0/1","items":[],"continue":"1Mg"}`},
+		"GET /v1/tables/public.loop/rows?continue=1Mg&limit=10000":                                                {200, `{"version":"1-0/1","items":[],"continue":"1Mg"}`},
+		"GET /v1/tables/public.odd/rows?limit=100":                                                                {200, `hello`},
+		"GET /v1/tables/public.users/rows?limit=100&price=gt.1&price=lt.5&select=id%2Cprice&state=in.%28a%2Cb%29": {200, `{"version":"1-0/1","items":[{"id":7}]}`},
+		"GET /v1/tables/public.users/rows?limit=100&stat=eq.a":                                                    {400, `{"error":"parameter stat: did you mean state?"}`},
 	})
 	o := f.run(t, "list", "public.users")
 	o.want(t, 0)
@@ -132,6 +134,10 @@ func TestList(t *testing.T) {
 	f.run(t, "list", "public.loop", "--limit", "0").want(t, exitNo, "does not move on")
 	f.run(t, "list", "public.odd").want(t, exitUnreachable, "does not answer as a sidecar does")
 	f.run(t, "list", "public.none").want(t, exitNo, "nothing under")
+	f.run(t, "list", "public.users", "--filter", "price=gt.1", "--filter", "price=lt.5", "--filter", "state=in.(a,b)", "--select", "id,price").want(t, 0, `{"id":7}`)
+	f.run(t, "list", "public.users", "--filter", "stat=eq.a").want(t, exitUsage, "did you mean state?")
+	f.run(t, "list", "public.users", "--filter", "state").want(t, exitUsage, "COLUMN=CONDITION")
+	f.run(t, "list", "public.users", "--filter", "limit=eq.1").want(t, exitUsage, "no filter can name it")
 }
 
 const twoTables = `[{"table":"public.orders","ready":true,"error":""},{"table":"public.logs","error":"no key"},{"table":"public.users","ready":true,"error":""}]`
@@ -174,6 +180,16 @@ func TestResyncAndDiff(t *testing.T) {
 	f.run(t, "resync", "--mode", "digest", "--approve-prune", "public.users").want(t, 0)
 	f.run(t, "resync", "public.busy").want(t, exitNo, "too many lists")
 	f.run(t, "diff", "public.empty").want(t, exitUnreachable, "does not answer as a sidecar does")
+}
+
+func TestDiffWithNothingToCompare(t *testing.T) {
+	refused := newFakeSidecar(t, map[string]answerOf{
+		"GET /v1/tables": {200, `[{"table":"public.logs","error":"it has no key: ALTER TABLE public.logs ADD PRIMARY KEY (…)"},{"table":"public.gone","error":"there is no such table"}]`},
+	})
+	for _, command := range []string{"diff", "resync"} {
+		refused.run(t, command).want(t, exitNo, "no table is synced", "public.logs: it has no key", "public.gone: there is no such table")
+	}
+	newFakeSidecar(t, map[string]answerOf{"GET /v1/tables": {200, `[]`}}).run(t, "diff").want(t, exitNo, "no table yet")
 }
 
 func TestStatus(t *testing.T) {

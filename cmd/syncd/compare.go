@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -115,16 +116,32 @@ func (c *comparer) allTables(cmd *cobra.Command) ([]string, error) {
 	}
 	var names []string
 	for _, t := range tables {
-		if t.Error != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is not synced: %s\n", t.Table, t.Error)
-			continue
+		if t.Error == "" {
+			names = append(names, t.Table)
 		}
-		names = append(names, t.Table)
 	}
 	if len(names) == 0 {
-		return nil, no(errors.New("the sidecar knows of no table that is synced yet: see syncd status"))
+		return nil, noneToCompare(tables)
+	}
+	for _, t := range tables {
+		if t.Error != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is not synced: %s\n", t.Table, t.Error)
+		}
 	}
 	return names, nil
+}
+
+// noneToCompare says why there is no table to compare, of each that is refused why it is.
+func noneToCompare(tables []api.Table) error {
+	if len(tables) == 0 {
+		return no(errors.New("the sidecar knows of no table yet: is syncd source running? see syncd status"))
+	}
+	var why strings.Builder
+	why.WriteString("no table is synced, so there is nothing to compare")
+	for _, t := range tables {
+		fmt.Fprintf(&why, "\n  %s: %s", t.Table, t.Error)
+	}
+	return no(errors.New(why.String()))
 }
 
 // one has one table compared. The report may come with an error.

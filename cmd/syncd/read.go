@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,9 +62,41 @@ type rowsAnswer struct {
 	Continue string            `json:"continue"`
 }
 
+// wanted says which rows and columns are asked for.
+type wanted struct {
+	filters []string
+	columns string
+}
+
+func (w *wanted) flags(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&w.filters, "filter", nil, "only rows for which COLUMN=CONDITION holds, such as state=eq.open; may be repeated")
+	cmd.Flags().StringVar(&w.columns, "select", "", "only these columns, joined by commas")
+}
+
+func (w *wanted) add(q url.Values) error {
+	for _, f := range w.filters {
+		column, condition, ok := strings.Cut(f, "=")
+		if !ok || column == "" {
+			return usage(fmt.Errorf("--filter %q: want COLUMN=CONDITION, such as state=eq.open", f))
+		}
+		if slices.Contains(readNames, column) {
+			return usage(fmt.Errorf("--filter %q: %s is a parameter of the read, and no filter can name it: use its flag, if there is one", f, column))
+		}
+		q.Add(column, condition)
+	}
+	if w.columns != "" {
+		q.Set("select", w.columns)
+	}
+	return nil
+}
+
+// readNames are the names of parameters in a read's query, where a column of the name can't be filtered by.
+var readNames = []string{"key", "select", "limit", "continue", "min_version", "timeout", "max_age"}
+
 type lister struct {
 	client
 	fresh freshness
+	want  wanted
 	limit int
 	next  string
 	json  bool
@@ -78,11 +112,14 @@ func newList() *cobra.Command {
 		Short: "Print rows from the cache, one a line",
 		Long: `Print rows from the cache as JSON, one a line, in no order that means anything. Each page of at most 10000 rows is of one
 commit of the cache.`,
+		Example: `  syncd list public.orders --filter state=eq.open --filter 'total=gt.10' --select id,total
+  syncd list public.orders --filter 'state=in.(open,paid)' --limit 0`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd, args[0]) },
 	}
 	l.flags(cmd)
 	l.fresh.flags(cmd)
+	l.want.flags(cmd)
 	cmd.Flags().IntVar(&l.limit, "limit", 100, "rows at most; 0 prints all")
 	cmd.Flags().StringVar(&l.next, "continue", "", "go on behind an earlier list")
 	cmd.Flags().BoolVar(&l.json, "json", false, "print one page as the sidecar answers it, with version and continue")
@@ -92,6 +129,9 @@ commit of the cache.`,
 func (l *lister) run(cmd *cobra.Command, table string) error {
 	path, err := tablePath(table)
 	if err != nil {
+		return err
+	}
+	if err := l.want.add(url.Values{}); err != nil {
 		return err
 	}
 	if l.limit < 0 {
@@ -138,6 +178,9 @@ func (l *lister) page(cmd *cobra.Command, path string, left int) (rowsAnswer, []
 		q.Set("continue", l.next)
 	}
 	l.fresh.add(q)
+	if err := l.want.add(q); err != nil {
+		return page, nil, err
+	}
 	body, _, err := l.do(cmd.Context(), http.MethodGet, withQuery(path+"/rows", q))
 	if err != nil {
 		return page, nil, exitOf(err)
