@@ -1,9 +1,11 @@
 package syncd_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,8 +187,43 @@ func FuzzFilter(f *testing.F) {
 		if err != nil || again.String() != filter.String() {
 			t.Fatalf("%q is written %q, which reads as %q, %v", text, filter.String(), again.String(), err)
 		}
-		if filter.Match([]byte(row)) != again.Match([]byte(row)) {
+		matches := filter.Match([]byte(row))
+		if matches != again.Match([]byte(row)) {
 			t.Fatalf("%q and %q differ over %q", text, filter.String(), row)
+		}
+		if !json.Valid([]byte(row)) || !strings.HasPrefix(strings.TrimSpace(row), "{") {
+			return
+		}
+		for _, columns := range [][]string{{"id", "name"}, {"price", "at"}, {"ok", "doc", "ref"}, {"atz"}, {"born", "ratio"}, {"code", "r4"}} {
+			x, err := syncd.NewIndex(filterInfo(), columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, key := x.Plan(filter), x.AppendKey(nil, []byte(row))
+			found := slices.ContainsFunc(plan.Ranges, func(r syncd.KeyRange) bool { return bytes.Compare(r.From, key) <= 0 && bytes.Compare(key, r.To) < 0 })
+			if matches && plan.Rank > 0 && !found {
+				t.Fatalf("%q matches %q, and the index by %q does not find it", text, row, columns)
+			}
+		}
+		if selection, err := syncd.ParseSelect(filterInfo(), strings.Join(filter.Columns(), ",")); err == nil && !json.Valid(selection.Append(nil, []byte(row))) {
+			t.Fatalf("%q of %q is %s", filter.Columns(), row, selection.Append(nil, []byte(row)))
+		}
+	})
+}
+
+// FuzzSelect checks that what is selected of a row is JSON, with no more columns than were asked for.
+func FuzzSelect(f *testing.F) {
+	f.Add("id,name", `{"id":1,"name":"a"}`)
+	f.Add(`"odd \"x\"",doc`, `{"odd \"x\"":1,"doc": {"a":[]} }`)
+	f.Fuzz(func(t *testing.T, text, row string) {
+		s, err := syncd.ParseSelect(filterInfo(), text)
+		if err != nil || !json.Valid([]byte(row)) {
+			return
+		}
+		got := s.Append(nil, []byte(row))
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(got, &fields); !s.IsZero() && (err != nil || len(fields) > strings.Count(text, ",")+1) {
+			t.Fatalf("%q of %q is %s: %v", text, row, got, err)
 		}
 	})
 }
