@@ -91,7 +91,7 @@ func newRoot(began *bool) *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		newGet(), newList(), newWatch(), newStatus(), newFleet(), newResync(), newDiff(), newExplain(),
+		newGet(), newList(), newWatch(), newStatus(), newTop(), newFleet(), newResync(), newDiff(), newExplain(),
 		newDemo(), newRun(), newSource(), newSidecar(), newCheck(), newTeardown(), newConfig(), newVersion(), newCompletion(), newProbe(), newMan(),
 	)
 	return root
