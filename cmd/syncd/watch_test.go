@@ -19,7 +19,6 @@ import (
 type connection struct {
 	status int // 0: 200
 	body   string
-	wait   bool // until the client goes
 	header string
 }
 
