@@ -189,7 +189,7 @@ type SidecarTLS struct {
 
 // SQLiteSink is a SQLite file.
 type SQLiteSink struct {
-	// Path is the file. Required.
+	// Path is the file, made where there is none; docs/sinks.md says what others find in it. Required.
 	Path string `yaml:"path"`
 }
 
