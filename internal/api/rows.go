@@ -128,8 +128,9 @@ func (a *API) listRows(w http.ResponseWriter, r *http.Request, at route) error {
 	if err != nil {
 		return err
 	}
-	p := readPage(ans.view, t, &q)
-	err = unread(ans.view)
+	view := &attended{View: ans.view, client: r.Context()}
+	p := readPage(view, t, &q)
+	err = unread(view)
 	ans.view.Close()
 	if err != nil {
 		return err

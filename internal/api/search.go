@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/url"
@@ -8,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink"
 )
 
 // search is what a read asks for of a table's rows: as it was written, until the table is known, and then as it is meant.
@@ -94,3 +97,27 @@ func (s *search) row(row []byte) []byte {
 	}
 	return s.selection.Append(make([]byte, 0, len(row)), row)
 }
+
+// attended is a view whose rows are looked at for as long as the client waits: a search without an index may look at all rows of
+// a table to find none.
+type attended struct {
+	sink.View
+	client context.Context
+	rows   int
+}
+
+func (v *attended) Rows(t syncd.Table, from uint64, fn func(syncd.Key, sink.Entry) bool) {
+	v.View.Rows(t, from, func(k syncd.Key, e sink.Entry) bool {
+		v.rows++
+		return (v.rows%1024 != 0 || v.client.Err() == nil) && fn(k, e)
+	})
+}
+
+// Find has the view's indexes used, where it has any.
+func (v *attended) Find(t syncd.Table, f syncd.Filter, from uint64, fn func(syncd.Key, sink.Entry) bool) bool {
+	x, ok := v.View.(sink.Indexer)
+	return ok && x.Find(t, f, from, fn)
+}
+
+// Err says also that the client has gone, so that what was found is no answer.
+func (v *attended) Err() error { return cmp.Or(v.View.Err(), v.client.Err()) }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/syncd-io/syncd"
+	"github.com/syncd-io/syncd/sink"
 )
 
 // searchRig has a table of orders whose columns are known.
@@ -186,4 +188,28 @@ func TestIndexErrorsAreSaid(t *testing.T) {
 		return map[syncd.Table][][]string{users: {{"name"}, {"state", "nmae"}}}
 	}
 	wantStatus(t, r.do("GET", "/v1/tables"), 200, `"index_errors":["table public.users has no column`, "did you mean name?")
+}
+
+// TestSearchForAClientThatHasGone: nobody looks at a whole table for it.
+func TestSearchForAClientThatHasGone(t *testing.T) {
+	t.Parallel()
+	r := searchRig(t)
+	const rows = 5000
+	r.cache.commit(func(v *fakeView) {
+		for i := range rows {
+			v.put(users, syncd.MakeKey(fmt.Sprint(i)), fmt.Sprintf(`{"id":%d,"state":"new"}`, i))
+		}
+	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	view := r.cache.View()
+	defer view.Close()
+	v, looked := &attended{View: view, client: gone}, 0
+	v.Rows(users, 0, func(syncd.Key, sink.Entry) bool { looked++; return true })
+	if looked > 2000 || v.Err() == nil {
+		t.Errorf("%d of %d rows were looked at: %v", looked, rows, v.Err())
+	}
+	if w := r.doContext(gone, "GET", "/v1/tables/public.users/rows?state=eq.sent"); w.Code == 200 {
+		t.Errorf("it was answered: %s", w.Body)
+	}
 }
