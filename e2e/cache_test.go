@@ -50,7 +50,10 @@ func (e *answerError) Error() string {
 }
 
 // ask makes a request and gives the body of its answer.
-func (c *cache) ask(method, path string) ([]byte, error) {
+func (c *cache) ask(method, path string) ([]byte, error) { return c.send(method, path, "") }
+
+// send makes a request with a body and gives that of its answer.
+func (c *cache) send(method, path, body string) ([]byte, error) {
 	if c.member != nil {
 		if err := c.member.alive(); err != nil {
 			return nil, err
@@ -58,7 +61,7 @@ func (c *cache) ask(method, path string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.f.t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://sidecar"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://sidecar"+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +70,14 @@ func (c *cache) ask(method, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s %s: %w", method, path, &answerError{resp.StatusCode, string(body)})
+		return nil, fmt.Errorf("%s %s: %w", method, path, &answerError{resp.StatusCode, string(answer)})
 	}
-	return body, nil
+	return answer, nil
 }
 
 func (c *cache) get(path string, into any) error {
