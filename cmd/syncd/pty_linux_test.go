@@ -19,8 +19,8 @@ import (
 	"github.com/syncd-io/syncd/resync"
 )
 
-// terminal opens a pseudo-terminal: what a program writes to tty is read from screen.
-func terminal(t *testing.T) (screen, tty *os.File) {
+// openTerminal opens a pseudo-terminal: what a program writes to tty is read from screen.
+func openTerminal(t *testing.T) (screen, tty *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestBarOnATerminal(t *testing.T) {
 			server := httptest.NewServer(mux)
 			t.Cleanup(server.Close)
 
-			screen, tty := terminal(t)
+			screen, tty := openTerminal(t)
 			shown := &lockedBuffer{}
 			closed := make(chan struct{})
 			go func() {
