@@ -93,4 +93,3 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, suite(harness.Database(t)))
 }
-

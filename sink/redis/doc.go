@@ -2,7 +2,7 @@
 // JSON or a hash of its columns.
 //
 // Beside the rows, under <prefix>_syncd:, lie the state with the place in the stream (state), a lease that names the process
-// which writes (owner), and what is known of each entry beside its row, in 1024 hashes a table, chosen by the key's hash (e:),
+// which writes (owner), and what is known of each entry beside its row, in 256 hashes a table, chosen by the key's hash (e:),
 // which is also how a table is read in the order of hashes. A commit is one call of a script, which first compares lease,
 // generation and the commit that it follows, so that whoever was replaced can't write any more; no reader of Redis sees half
 // of it. One of more than 10,000 entries or 16 MiB, and one that drops a table or begins one, is written down first (redo:)

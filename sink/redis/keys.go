@@ -60,7 +60,7 @@ func escapeGlob(s string) string {
 }
 
 // bucketBits is the number of bits of a key's hash that choose the hash which holds its entry.
-const bucketBits = 10
+const bucketBits = 8
 
 // entries gives the keys of a table's hashes of entries, without the bucket's number.
 func (p *place) entries(t syncd.Table) string { return p.meta + "e:" + t.String() + ":" }

@@ -184,7 +184,7 @@ func (d *density) hashes(t syncd.Table) int {
 	defer d.mu.Unlock()
 	was, ok := d.per[t]
 	if !ok {
-		return 128
+		return 32
 	}
 	return max(1, min(1<<bucketBits, stretchEntries/max(was.entries, 1), stretchBytes/max(was.bytes, 1)))
 }
