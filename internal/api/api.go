@@ -179,7 +179,7 @@ func (a *API) handle(w http.ResponseWriter, r *http.Request, at route) error {
 	case healthz:
 		return a.getHealth(w, r, nil)
 	case readyz:
-		return a.getHealth(w, r, a.ready())
+		return a.getHealth(w, r, a.Ready())
 	case metrics:
 		if err := noParams(r); err != nil {
 			return err

@@ -234,7 +234,12 @@ func (r *rig) doContext(ctx context.Context, method, target string) *httptest.Re
 }
 
 func (r *rig) doURL(method string, u *url.URL, query string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(method, "/", nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if strings.HasSuffix(u.Path, "/watch") {
+		cancel() // it lasts as long as its client
+	}
+	req := httptest.NewRequestWithContext(ctx, method, "/", nil)
 	req.URL = u
 	u.RawQuery = query
 	return r.serveOne(req)

@@ -11,8 +11,8 @@ import (
 
 // Whatever the path and the query, the answer is well formed, and an error says something.
 func FuzzRequest(f *testing.F) {
-	for _, s := range []string{row42, "/v1/tables", "/v1/tables/public.users/rows", "/v1/tables/public.%22Odd%20Pairs%22/rows/a,%2C", "/v1/tables/%/rows/%", `/v1/tables/a."b/rows/"`, "/v1//", "/v1/tables/public.users/diff", "*"} {
-		for _, q := range []string{"", "min_version=0/0", "limit=5&continue=1NDI", "timeout=0s&max_age=1h", "%", "a=b;c", "continue=1", "limit=99999999999999999999", "id=in.(1,42)&select=name", "name=not.is.null&id=gt.1e9", "id=like.x"} {
+	for _, s := range []string{row42, "/v1/tables", "/v1/tables/public.users/rows", "/v1/tables/public.%22Odd%20Pairs%22/rows/a,%2C", "/v1/tables/%/rows/%", `/v1/tables/a."b/rows/"`, "/v1//", "/v1/tables/public.users/diff", "/v1/tables/public.users/watch", "*"} {
+		for _, q := range []string{"", "min_version=0/0", "limit=5&continue=1NDI", "timeout=0s&max_age=1h", "%", "a=b;c", "continue=1", "limit=99999999999999999999", "id=in.(1,42)&select=name", "name=not.is.null&id=gt.1e9", "id=like.x", "since=1764534000000-0/1-7", "list=true&id=eq.42"} {
 			f.Add(s, q)
 		}
 	}

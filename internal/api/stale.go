@@ -34,8 +34,8 @@ func (a *API) tooStale() error {
 	return a.stale(st)
 }
 
-// ready gives nil once the sidecar may take traffic, and while its reads are answered.
-func (a *API) ready() error {
+// Ready gives nil once the sidecar may take traffic, and while its reads are answered. Before that it says what it waits for.
+func (a *API) Ready() error {
 	if err := a.Node.Ready(); err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ type Progress struct {
 // Status is what GET /v1/status answers with: what the node and the cache say.
 func (a *API) Status() (Status, error) {
 	s := a.Node.Status()
-	if err := a.ready(); err != nil {
+	if err := a.Ready(); err != nil {
 		s.WaitsFor = err.Error()
 	} else {
 		s.Ready = true

@@ -47,7 +47,7 @@ func (p *process) openSidecar() (part, error) {
 		return nil, err
 	}
 	p.apply["sidecar.tables"] = s.setTables
-	p.readies = append(p.readies, s.Ready)
+	p.readies = append(p.readies, s.api.Ready)
 	return s.run, nil
 }
 
