@@ -94,6 +94,13 @@ const (
 	busyMax = 5 * time.Second
 )
 
+// chance gives a duration below d. Chance is made of the clock, whose nanoseconds differ from one process to the next, so that
+// in fake time a history goes the same way each time.
+func chance(d time.Duration) time.Duration {
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	return time.Duration(r.Int64N(int64(d)))
+}
+
 // patiently asks the source, and again, a while, where it is busy.
 func patiently(ctx context.Context, ask func() (*syncd.Page, error)) (*syncd.Page, error) {
 	until := time.Now().Add(busyFor)
@@ -102,7 +109,7 @@ func patiently(ctx context.Context, ask func() (*syncd.Page, error)) (*syncd.Pag
 		if !errors.Is(err, syncd.ErrBusy) || time.Now().After(until) {
 			return p, err
 		}
-		if err := sleep(ctx, time.Now().Add(pause/2+rand.N(pause/2))); err != nil {
+		if err := sleep(ctx, time.Now().Add(pause/2+chance(pause/2))); err != nil {
 			return nil, err
 		}
 	}

@@ -47,7 +47,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		case errors.Is(err, syncd.ErrFormat):
 			return err
 		}
-		wait := f.wait(failures, rand.Float64())
+		wait := f.wait(failures, chance())
 		failures++
 		f.log().Warn("the stream can't be followed", "error", err, "retry_in", wait)
 		select {
@@ -111,6 +111,10 @@ func (f *Feed) Step(ctx context.Context) error {
 	}
 	return nil
 }
+
+// chance gives a number below 1. It is made of the clock, whose nanoseconds differ from one process to the next, so that in fake
+// time a history goes the same way each time.
+func chance() float64 { return rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)).Float64() }
 
 // subscribe takes the stream up behind the cache's cursor; where that is not to be had, behind the stream's last marker.
 func (f *Feed) subscribe(ctx context.Context) error {
