@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -233,7 +234,19 @@ func TestWatchers(t *testing.T) {
 // TestWatchersSeeTransactionsWhole: at each bookmark the amounts that transactions move between rows add up.
 func TestWatchersSeeTransactionsWhole(t *testing.T) {
 	t.Parallel()
+	for _, sink := range []string{"memory", "sqlite"} {
+		t.Run(sink, func(t *testing.T) {
+			t.Parallel()
+			watchersSeeTransactionsWhole(t, sink)
+		})
+	}
+}
+
+func watchersSeeTransactionsWhole(t *testing.T, sink string) {
 	f := newFleet(t, "public.t")
+	if sink == "sqlite" {
+		f.more.sidecar = "sink: {sqlite: {path: " + text(filepath.Join(f.dir, "cache.db")) + "}}"
+	}
 	f.db.Exec(numbers)
 	f.source()
 	s := f.sidecar()
