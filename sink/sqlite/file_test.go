@@ -210,7 +210,7 @@ func TestFilesThatAreNoGood(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &sink.Batch{State: stateOf(info)}
-		for i := range 2000 {
+		for i := range 800 {
 			b.Writes = append(b.Writes, upsert(users, fmt.Sprintf(`{"id":%d,"v":"%0100d"}`, i, i), fmt.Sprint(i)))
 		}
 		mustCommit(t, s, b)

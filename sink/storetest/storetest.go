@@ -371,11 +371,11 @@ func random(t *testing.T, s sink.Store) {
 	r := rand.New(rand.NewPCG(1, 2))
 	plain := NewMap()
 	snaps := []*syncd.Snapshot{nil, nil, {Epoch: 1, Xmin: 1, Xmax: 2}, {Epoch: 1, Xmin: 3, Xmax: 9, Xip: []syncd.XID{4}}}
-	for step := range 400 {
+	for step := range 40 * rounds(10) {
 		writes := map[syncd.Key]sink.Write{}
 		for range r.IntN(60) {
 			k := key(r.IntN(500))
-			e := row(step)
+			e := row(int(step))
 			e.Row = append(e.Row, bytes.Repeat([]byte(" "), r.IntN(2000))...)
 			e.Snap, e.Pending = snaps[r.IntN(len(snaps))], r.IntN(9) == 0
 			if r.IntN(3) == 0 {
@@ -554,7 +554,8 @@ func full(at syncd.LSN, snap *syncd.Snapshot) *sink.State {
 
 // concurrent has readers check that each view is of one commit: all rows of both tables say the view's LSN.
 func concurrent(t *testing.T, s sink.Store) {
-	const keys, commits = 50, 200
+	const keys = 50
+	commits := 20 * int(rounds(10))
 	write := func(at int) {
 		b := &sink.Batch{State: state(syncd.LSN(at))}
 		for i := range keys {
