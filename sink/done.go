@@ -156,16 +156,16 @@ func (c *Cache) sweep(ctx context.Context, name syncd.Table) error {
 	if c.tidy(name) {
 		return nil
 	}
-	for from, more := uint64(0), true; more; {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		var err error
-		if from, more, err = c.sweepFrom(name, from); err != nil {
+	for from := uint64(0); ; {
+		next, more, err := c.sweepFrom(name, from)
+		if err != nil || !more {
 			return err
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		from = next
 	}
-	return nil
 }
 
 // tidy says that a sweep of a table would find nothing.
