@@ -180,10 +180,11 @@ func (c *pair) list(name syncd.Table, digest bool) {
 		at      syncd.Position
 		claimed bool
 	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel() // where the stream has to come further first, nobody waits for it
+	if t := c.plain.State().Tables[name]; t == nil || c.plain.Through().LSN < max(c.world.lsn, t.Ahead) {
+		return // the stream would have to come further first, and here nobody has it come
+	}
 	_ = c.both("end a list", func(x *sink.Cache) (any, error) {
-		at, claimed, err := x.Done(ended, l)
+		at, claimed, err := x.Done(context.Background(), l)
 		return done{at, claimed}, err
 	})
 }
