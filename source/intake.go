@@ -32,8 +32,10 @@ type intake struct {
 	frame   Frame
 	xid     syncd.XID // of the open transaction
 	through syncd.LSN // everything up to here was decoded
-	commits []commitRef
-	last    commitRef // the last with deltas
+	// replayed says that the slot has replayed all that the stream has.
+	replayed bool
+	commits  []commitRef
+	last     commitRef // the last with deltas
 }
 
 // behindAfter is how long before it was sent a commit must have been made for us to be behind. Both times are the server's.
@@ -77,6 +79,9 @@ func (in *intake) handOver() {
 	deltas, bytes := in.Build.take()
 	in.Visible.add(in.commits)
 	in.commits = in.commits[:0]
+	if in.replayed {
+		in.Visible.lift() // whatever was replayed and may be invisible still is known now
+	}
 	b := batch{deltas: deltas, bytes: bytes, end: in.last.lsn, xid: in.last.xid}
 	if len(deltas) > 0 {
 		b.arrived = time.Now()
@@ -164,11 +169,9 @@ func (in *intake) commit(c *Commit) error {
 	if skip != b.skipping {
 		return fmt.Errorf("the commit record from %s to %s lies across the end of the stream, %s", c.LSN, c.End, in.Replay.After.Through)
 	}
+	in.replayed = in.replayed || c.End > in.Replay.After.Through
 	if b.spill != nil {
 		return in.commitSpilled(c)
-	}
-	if c.End > in.Replay.After.Through {
-		in.Visible.lift()
 	}
 	if skip {
 		// The stream has it, and it may be invisible still.
@@ -207,9 +210,9 @@ func (in *intake) pass(lsn syncd.LSN) error {
 	if in.Build.inside {
 		return nil
 	}
-	if lsn >= in.Replay.After.Through {
-		in.handOver() // what was replayed may be invisible still
-		in.Visible.lift()
+	if !in.replayed && lsn >= in.Replay.After.Through {
+		in.replayed = true
+		in.handOver() // so that it is known also where nothing follows
 	}
 	if lsn <= in.through {
 		return nil
