@@ -237,3 +237,42 @@ func TestKeysFitTheirTypes(t *testing.T) {
 	wantStatus(t, r.do("GET", "/v1/tables/public.users/rows?key=in.(1,x)"), 400, "integer")
 	wantStatus(t, r.post("/v1/read", `{"reads":[{"table":"public.users","keys":[["x"]]}]}`), 400, "reads[0]", "integer")
 }
+
+// restlessCache commits behind each view that it gives.
+type restlessCache struct {
+	*fakeCache
+	next func()
+}
+
+func (c restlessCache) View() sink.View {
+	v := c.fakeCache.View()
+	c.next()
+	return v
+}
+
+func TestACommitAmidAReadOfSeveralTablesIsNotSeen(t *testing.T) {
+	r := newRig(t)
+	moved := 0
+	move := func() {
+		r.cache.commit(func(v *fakeView) {
+			v.put(users, "1", fmt.Sprintf(`{"amount":%d}`, 1000-moved))
+			v.put(pairs, syncd.MakeKey("1", "1"), fmt.Sprintf(`{"amount":%d}`, moved))
+		})
+		moved++
+	}
+	move()
+	r.Cache = restlessCache{r.cache, move}
+	for range 3 {
+		w := r.post("/v1/read", `{"reads":[{"table":"public.users","keys":[["1"]]},{"table":"public.\"Odd Pairs\""}]}`)
+		wantStatus(t, w, 200)
+		var got struct {
+			Results []struct{ Items []struct{ Amount int } }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if sum := got.Results[0].Items[0].Amount + got.Results[1].Items[0].Amount; sum != 1000 {
+			t.Errorf("%d in all: %s", sum, w.Body)
+		}
+	}
+}
