@@ -34,7 +34,7 @@ func TestMan(t *testing.T) {
 		if c.Hidden {
 			continue
 		}
-		if err != nil || !strings.Contains(string(text), strings.ReplaceAll(c.Short, "-", "\\-")) {
+		if err != nil || !strings.Contains(string(text), "\nsyncd-"+c.Name()+" - ") {
 			t.Errorf("the page of %s: %v: %s", c.Name(), err, text)
 		}
 	}
