@@ -27,13 +27,15 @@ type followed struct {
 	through syncd.Position // what was held was complete through that
 	rows    map[syncd.Key]string
 	some    map[syncd.Key]string // those that picked holds for
-	// spoilt and someSpoilt are keys whose rows were changed behind the cache's back: what is held of them is as it was.
-	spoilt, someSpoilt map[syncd.Key]bool
+	// spoilt and someSpoilt are keys whose rows were changed behind the cache's back, and the number of the last commit before
+	// that: what is held of them is as it was, until a later commit changes them.
+	spoilt, someSpoilt map[syncd.Key]uint64
 }
 
 func (f *follower) spoil(at place) {
 	if t := &f.tables[at.table]; t.on {
-		t.spoilt[keyOf(at.key)], t.someSpoilt[keyOf(at.key)] = true, true
+		head, _ := f.cache.History().Head()
+		t.spoilt[keyOf(at.key)], t.someSpoilt[keyOf(at.key)] = head.Commit, head.Commit
 	}
 }
 
@@ -71,7 +73,7 @@ func (f *follower) follow(v sink.View, head sink.Mark, name syncd.Table, t *foll
 		} else if t.on {
 			f.forgotten++
 		}
-		*t = followed{on: true, rows: map[syncd.Key]string{}, some: map[syncd.Key]string{}, spoilt: map[syncd.Key]bool{}, someSpoilt: map[syncd.Key]bool{}}
+		*t = followed{on: true, rows: map[syncd.Key]string{}, some: map[syncd.Key]string{}, spoilt: map[syncd.Key]uint64{}, someSpoilt: map[syncd.Key]uint64{}}
 		v.Rows(name, 0, func(k syncd.Key, e sink.Entry) bool {
 			t.rows[k] = string(e.Row)
 			if picked(e.Row) {
@@ -86,7 +88,7 @@ func (f *follower) follow(v sink.View, head sink.Mark, name syncd.Table, t *foll
 	for _, c := range commits {
 		f.follows++
 		for i := range c.Changes {
-			f.apply(name, t, &c.Changes[i])
+			f.apply(name, t, c.Commit, &c.Changes[i])
 		}
 	}
 	t.mark, t.through = head, ts.Complete()
@@ -114,16 +116,16 @@ func (f *follower) behind(name syncd.Table, t *followed) ([]*sink.Commit, error)
 	return f.cache.History().Next(name, from, 1<<20)
 }
 
-func (f *follower) apply(name syncd.Table, t *followed, c *sink.Change) {
+func (f *follower) apply(name syncd.Table, t *followed, n uint64, c *sink.Change) {
 	if bytes.Equal(c.Row, c.Was) && (c.Row == nil) == (c.Was == nil) {
 		f.s.bad("%s/%s is said to have changed, and is %s as before", name, c.Key, c.Row)
 	}
-	if f.turn%5 != 1 && !t.spoilt[c.Key] { // else what is held may have it already
+	if _, spoilt := t.spoilt[c.Key]; f.turn%5 != 1 && !spoilt { // else what is held may have it already
 		if was, ok := t.rows[c.Key]; ok != (c.Was != nil) || was != string(c.Was) {
 			f.s.bad("%s/%s was %q, and its change says %q", name, c.Key, was, c.Was)
 		}
 	}
-	delete(t.spoilt, c.Key)
+	mend(t.spoilt, c.Key, n)
 	delete(t.rows, c.Key)
 	if c.Row != nil {
 		t.rows[c.Key] = string(c.Row)
@@ -131,10 +133,10 @@ func (f *follower) apply(name syncd.Table, t *followed, c *sink.Change) {
 	switch {
 	case picked(c.Row):
 		t.some[c.Key] = string(c.Row)
-		delete(t.someSpoilt, c.Key)
+		mend(t.someSpoilt, c.Key, n)
 	case picked(c.Was), c.Kind != sink.NoRepair: // what was there before a repair may be what nobody was told of
 		delete(t.some, c.Key)
-		delete(t.someSpoilt, c.Key)
+		mend(t.someSpoilt, c.Key, n)
 	}
 }
 
@@ -154,8 +156,15 @@ func (f *follower) compare(v sink.View, name syncd.Table, t *followed) {
 	}
 }
 
+// mend forgets that a key was spoilt, if that was before commit n.
+func mend(spoilt map[syncd.Key]uint64, k syncd.Key, n uint64) {
+	if at, ok := spoilt[k]; ok && int64(n-at) > 0 {
+		delete(spoilt, k)
+	}
+}
+
 // alike has both maps hold the same under some keys.
-func alike(a, b map[syncd.Key]string, keys map[syncd.Key]bool) {
+func alike(a, b map[syncd.Key]string, keys map[syncd.Key]uint64) {
 	for k := range keys {
 		delete(a, k)
 		if v, ok := b[k]; ok {
