@@ -176,15 +176,15 @@ func (in *intake) commit(c *Commit) error {
 	if skip {
 		// The stream has it, and it may be invisible still.
 		if b.changed || b.strange {
-			in.commits = append(in.commits, commitRef{c.End, in.xid})
+			in.commits = append(in.commits, commitRef{c.End, in.xid, c.LSN})
 		}
 		b.drop()
 	} else if b.commit(c.End, c.Committed, in.xid) > 0 {
-		in.last = commitRef{c.End, in.xid}
+		in.last = commitRef{c.End, in.xid, c.LSN}
 		in.commits = append(in.commits, in.last)
 	} else if b.strange {
 		// The first list of a table that is about to be synced has to have seen it.
-		in.commits = append(in.commits, commitRef{c.End, in.xid})
+		in.commits = append(in.commits, commitRef{c.End, in.xid, c.LSN})
 	}
 	in.through = max(in.through, c.End)
 	return nil
@@ -197,7 +197,7 @@ func (in *intake) commitSpilled(c *Commit) error {
 		return err
 	}
 	in.handOver() // what was before it
-	in.last = commitRef{c.End, in.xid}
+	in.last = commitRef{c.End, in.xid, c.LSN}
 	in.Visible.add([]commitRef{in.last})
 	in.through = max(in.through, c.End)
 	// It counts as a full queue, so that not many of its kind pile up on disk.

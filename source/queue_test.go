@@ -82,7 +82,7 @@ func TestSafeIsBelowTheLowestInvisibleCommit(t *testing.T) {
 	if got := v.safe(50); got != 50 {
 		t.Errorf("with nothing decoded %s is safe", got)
 	}
-	v.add([]commitRef{{100, 7}, {110, 5}, {120, 9}})
+	v.add([]commitRef{{100, 7, 92}, {110, 5, 102}, {120, 9, 112}})
 	for _, step := range []struct {
 		snapshot string
 		through  syncd.LSN
@@ -105,7 +105,7 @@ func TestSafeIsBelowTheLowestInvisibleCommit(t *testing.T) {
 			t.Errorf("after %s up to %s is safe, want %s", step.snapshot, got, step.safe)
 		}
 	}
-	v.add([]commitRef{{200, 20}})
+	v.add([]commitRef{{200, 20, 192}})
 	if got := v.safe(150); got != 150 {
 		t.Errorf("a commit behind the marker holds it at %s", got)
 	}

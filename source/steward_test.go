@@ -234,7 +234,7 @@ func TestProberAsksOnlyWhileSomethingIsInvisible(t *testing.T) {
 				return syncd.ParseSnapshot(snapshots[min(int(asked.Add(1)), len(snapshots))-1])
 			}, func(*syncd.Snapshot) {})
 		}()
-		v.add([]commitRef{{100, 7}})
+		v.add([]commitRef{{100, 7, 92}})
 		synctest.Wait()
 		if got := v.safe(100); asked.Load() != 1 || got != 99 {
 			t.Errorf("after %d snapshots %s is safe", asked.Load(), got)

@@ -335,8 +335,9 @@ func (t *term) acknowledge(ctx context.Context) error {
 		pos, moved := t.watch.Publisher.Acked()
 		if pos.Epoch == epoch {
 			now := time.Now()
-			// What is not visible yet is replayed to the next term, which has to know of it.
-			t.trail.ack(min(pos.LSN, t.seen.safe(pos.LSN)), now)
+			if l := t.seen.confirmable(pos.LSN); l > 0 {
+				t.trail.ack(l, now)
+			}
 			t.pump.acknowledged(pos.LSN, now)
 			t.watch.roster.settled(pos.LSN)
 		}

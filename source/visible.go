@@ -10,8 +10,9 @@ import (
 
 // commitRef is a commit that was decoded.
 type commitRef struct {
-	lsn syncd.LSN
-	xid syncd.XID
+	lsn   syncd.LSN // where its record ends
+	xid   syncd.XID
+	start syncd.LSN // where its record starts
 }
 
 // visibility knows which decoded commits are not yet known to be visible. A commit is decoded as soon as it is in the log,
@@ -82,6 +83,22 @@ func (v *visibility) safe(through syncd.LSN) syncd.LSN {
 	}
 	if len(v.unseen) > 0 && v.unseen[0].lsn <= through {
 		return v.unseen[0].lsn - 1
+	}
+	return through
+}
+
+// confirmable gives how far the slot may be told that all is safe, at most through: such that every commit that is not known
+// to be visible is replayed to the next term, which has to know of it. A server replays the commits whose records start at or
+// behind what is confirmed (SnapBuildXactNeedsSkip), so to confirm a place within a record is to do without it. It is 0 while
+// it is not known which they are.
+func (v *visibility) confirmable(through syncd.LSN) syncd.LSN {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.held:
+		return 0
+	case len(v.unseen) > 0:
+		return min(v.unseen[0].start, through)
 	}
 	return through
 }

@@ -64,10 +64,25 @@ func closePostgres(conn *pgx.Conn) {
 	conn.Close(ctx) // the session ends either way
 }
 
+// slotPatience is how long a slot may still be in use: its source may just have been stopped, and the server's end of it ends a
+// moment later.
+const slotPatience = 5 * time.Second
+
 func (t *Teardown) findSlot(ctx context.Context, name string) error {
 	var active bool
 	var pid int32
-	err := t.postgres.QueryRow(ctx, "SELECT active, coalesce(active_pid, 0) FROM pg_catalog.pg_replication_slots WHERE slot_name = $1", name).Scan(&active, &pid)
+	var err error
+	for end := time.Now().Add(slotPatience); ; {
+		err = t.postgres.QueryRow(ctx, "SELECT active, coalesce(active_pid, 0) FROM pg_catalog.pg_replication_slots WHERE slot_name = $1", name).Scan(&active, &pid)
+		if err != nil || !active || time.Now().After(end) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil

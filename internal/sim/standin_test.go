@@ -115,7 +115,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) send() {
 	p := c.p
 	for _, t := range p.era.txs {
-		if t.end > c.at {
+		if t.start >= c.at { // as SnapBuildXactNeedsSkip has it
 			c.transaction(t)
 			c.at = t.end
 			return
