@@ -185,11 +185,20 @@ func (k *checker) publication(ctx context.Context) error {
 	case p == nil:
 		r.Detail = k.cfg.Publication + " will be made"
 	case k.cfg.Manage && p.AllTables:
-		r = Result{Name: r.Name, Detail: k.cfg.Publication + " is FOR ALL TABLES and can't be kept to some", Mend: "name another in source.publication, or set manage: false"}
+		r = Result{Name: r.Name, Detail: k.cfg.Publication + " is FOR ALL TABLES and can't be kept to some", Mend: mendAllTables(k.cfg.Publication)}
 	case k.cfg.Manage && !p.Owned:
 		r = Result{Name: r.Name, Detail: "the role does not own " + k.cfg.Publication, Mend: fmt.Sprintf("ALTER PUBLICATION %s OWNER TO %s, or set manage: false", name, role)}
 	case !k.cfg.Manage && !p.Actions:
 		r = Result{Name: r.Name, Detail: k.cfg.Publication + " leaves out some kinds of changes", Mend: fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')", name)}
+	}
+	if r.OK && p != nil && k.cfg.Manage {
+		schemas, err := publishedSchemas(ctx, k.s, k.cfg.Publication)
+		if err != nil {
+			return err
+		}
+		if len(schemas) > 0 {
+			r.Detail += "; the schemas that it holds whole are taken out at the start: " + strings.Join(schemas, ", ")
+		}
 	}
 	k.add(r)
 	return nil

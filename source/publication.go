@@ -73,7 +73,7 @@ func (k *keeper) keepItself(ctx context.Context, s *session) (changed bool, err 
 		}
 		return true, nil
 	case p.AllTables:
-		return false, fmt.Errorf("publication %s is FOR ALL TABLES and can't be kept to some: name another in source.publication, or set manage: false", k.publication)
+		return false, fmt.Errorf("publication %s is FOR ALL TABLES and can't be kept to some: %s", k.publication, mendAllTables(k.publication))
 	case p.ViaRoot && p.Actions:
 		return false, nil
 	}
@@ -97,7 +97,10 @@ func (k *keeper) dropOthers(ctx context.Context, s *session, want []wanted) (int
 	if err != nil {
 		return 0, fmt.Errorf("read publication %s: %w", k.publication, err)
 	}
-	n := 0
+	n, err := k.dropSchemas(ctx, s)
+	if err != nil {
+		return n, err
+	}
 	for _, t := range held {
 		if slices.ContainsFunc(want, func(w wanted) bool { return w.config.Table == t }) {
 			continue

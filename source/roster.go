@@ -319,7 +319,13 @@ func (r *roster) judgeAll(ctx context.Context, s *session, tables []TableConfig,
 			want = append(want, wanted{n.config, n.facts, n.verdict})
 		}
 	}
-	if c == keepAnew || r.mustKeep(next) {
+	must := c == keepAnew || r.mustKeep(next)
+	if !must {
+		if must, err = r.keep.holdsOthers(ctx, s, want); err != nil {
+			return nil, err
+		}
+	}
+	if must {
 		refused, changed, err := r.keep.Keep(ctx, s, want)
 		if err != nil {
 			return nil, err
