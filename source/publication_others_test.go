@@ -2,7 +2,6 @@ package source
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +93,7 @@ func resultOf(t *testing.T, c Config, name string) Result {
 	all := Check(t.Context(), c)
 	i := slices.IndexFunc(all, func(r Result) bool { return r.Name == name })
 	if i < 0 {
-		t.Fatal(fmt.Sprintf("check has no %s: %+v", name, all))
+		t.Fatalf("check has no %s: %+v", name, all)
 	}
 	return all[i]
 }
