@@ -127,6 +127,7 @@ data: {"key":["9"],"version":"7-0/3"}
 					t.Errorf("said %q, want %q in it", errs.String(), part)
 				}
 			}
+			server.Close() // it waits for who still asks
 			if got, want := strings.Join(s.asked, "\n"), strings.Join(c.asked, "\n"); got != want {
 				t.Errorf("asked\n%s\nwant\n%s", got, want)
 			}
