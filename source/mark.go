@@ -19,7 +19,7 @@ const (
 func (t *term) mark(ctx context.Context, at syncd.LSN) (syncd.Position, error) {
 	if at == 0 {
 		var err error
-		if at, err = t.insertEnd(ctx); err != nil {
+		if at, err = t.insertPosition(ctx); err != nil {
 			return syncd.Position{}, err
 		}
 	}
@@ -45,15 +45,17 @@ func (t *term) want(at syncd.LSN) {
 	}
 }
 
-// insertEnd gives the end of the server's log.
-func (t *term) insertEnd(ctx context.Context) (syncd.LSN, error) {
+// insertPosition gives where the server's log goes on.
+func (t *term) insertPosition(ctx context.Context) (syncd.LSN, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
-	return t.sql.insertEnd(ctx)
+	return t.sql.insertPosition(ctx)
 }
 
-// insertEnd gives the end of the server's log; on a standby the end of what it has replayed.
-func (s *session) insertEnd(ctx context.Context) (syncd.LSN, error) {
+// insertPosition gives where the server's log goes on, as pg_current_wal_insert_lsn has it; on a standby the end of what it
+// has replayed. Just behind a page's header it is more than the end of the log, and a reader who waits for what the function
+// gave waits for that: the log has to be made longer for it, which it is where it is waited for.
+func (s *session) insertPosition(ctx context.Context) (syncd.LSN, error) {
 	if s.server.standby {
 		l, _, err := s.replayed(ctx)
 		return l, err
@@ -62,7 +64,13 @@ func (s *session) insertEnd(ctx context.Context) (syncd.LSN, error) {
 	if err := s.QueryRow(ctx, "SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8").Scan(&l); err != nil {
 		return 0, fmt.Errorf("read the end of the log: %w", err)
 	}
-	return s.server.pageStart(l), nil
+	return l, nil
+}
+
+// insertEnd gives the end of the server's log; on a standby the end of what it has replayed.
+func (s *session) insertEnd(ctx context.Context) (syncd.LSN, error) {
+	l, err := s.insertPosition(ctx)
+	return s.server.pageStart(l), err
 }
 
 // serveMarks brings the server to where somebody waits for a marker. However many wait, it is moved and asked once.

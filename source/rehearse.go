@@ -155,6 +155,6 @@ func (s standinSession) columns(_ context.Context, _ *Catalog, rel []RelationCol
 func (s standinSession) snapshot(context.Context) (*syncd.Snapshot, error) {
 	return s.s.Snapshot(), nil
 }
-func (s standinSession) insertEnd(context.Context) (syncd.LSN, error) { return s.s.End(), nil }
-func (s standinSession) flush(_ context.Context, at syncd.LSN) error  { s.s.Flush(at); return nil }
-func (s standinSession) close()                                       {}
+func (s standinSession) insertPosition(context.Context) (syncd.LSN, error) { return s.s.End(), nil }
+func (s standinSession) flush(_ context.Context, at syncd.LSN) error       { s.s.Flush(at); return nil }
+func (s standinSession) close()                                            {}

@@ -41,7 +41,7 @@ type term struct {
 type asker interface {
 	columns(ctx context.Context, c *Catalog, rel []RelationColumn) ([]Column, error)
 	snapshot(ctx context.Context) (*syncd.Snapshot, error)
-	insertEnd(ctx context.Context) (syncd.LSN, error)
+	insertPosition(ctx context.Context) (syncd.LSN, error)
 	flush(ctx context.Context, at syncd.LSN) error
 	close()
 }

@@ -25,9 +25,6 @@ import (
 	"github.com/syncd-io/syncd/internal/pgserver"
 )
 
-// HangGuard is how long a wait may last before its test fails. It says that something hangs, never that something is slow.
-const HangGuard = 2 * time.Minute
-
 // contrary are defaults under which whoever relies on the server's defaults gets a wrong text.
 var contrary = map[string]string{
 	"TimeZone":           "Asia/Kolkata",
