@@ -12,6 +12,8 @@ var (
 	ErrNoStream = errors.New("no such stream")
 	// ErrBusy says that as many scans run as are allowed: try again later (HTTP 429).
 	ErrBusy = errors.New("too many lists at a time")
+	// ErrAway says that the source that was asked can't reach its Postgres: another one may.
+	ErrAway = errors.New("the source can't reach Postgres")
 	// ErrNoTable says that the source does not sync a table.
 	ErrNoTable = errors.New("no such table")
 	// ErrMalformed says that a message is not what the wire form describes. Whoever follows a stream goes on behind it: what

@@ -149,11 +149,22 @@ func (e *selectorError) Error() string {
 	return fmt.Sprintf("the source answered by the selector %q where %q was asked for", e.got, e.asked)
 }
 
-// ask sends a request and gives the whole reply. One that reaches a service as it stops is sent again, to another.
+// attempts is how often a request is sent that reaches a service which can't answer it, though another might: after a failover
+// the source of the old primary may still be there. Which one a request reaches is NATS's choice, by chance. It is sent again
+// within attemptsFor of the first time only, since one that can't connect may take its time to say so.
+const (
+	attempts    = 6
+	attemptsFor = 2 * time.Second
+)
+
+// ask sends a request and gives the whole reply. One that reaches a service as it stops, or one that can't reach its Postgres,
+// is sent again.
 func (c *Client) ask(ctx context.Context, endpoint string, request []byte) (body []byte, err error) {
-	for range 3 {
+	begin := time.Now()
+	for range attempts {
 		body, err = c.askOnce(ctx, endpoint, request)
-		if !errors.Is(err, errStopping) {
+		again := errors.Is(err, errStopping) || errors.Is(err, syncd.ErrAway) && endpoint != endpointMark
+		if !again || time.Since(begin) > attemptsFor {
 			break
 		}
 	}
@@ -290,6 +301,8 @@ func remoteError(code string, m *nats.Msg) error {
 		return &remote{said.Error, syncd.ErrFormat}
 	case codeStopping:
 		return &remote{said.Error, errStopping}
+	case codeAway:
+		return &remote{said.Error, syncd.ErrAway}
 	}
 	return errors.New(said.Error)
 }

@@ -63,6 +63,7 @@ const (
 	codeNoTable    = "404"
 	codeBusy       = "429"
 	codeFailed     = "500"
+	codeAway       = "502"
 	codeStopping   = "503"
 	codeFormat     = "505"
 )
@@ -335,6 +336,8 @@ func errorCode(err error) string {
 		return codeFormat
 	case errors.Is(err, errStopping):
 		return codeStopping
+	case errors.Is(err, syncd.ErrAway):
+		return codeAway
 	}
 	return codeFailed
 }

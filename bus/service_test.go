@@ -462,6 +462,28 @@ func TestStoppingEndsWhatIsAtWork(t *testing.T) {
 	}
 }
 
+// TestAskAnother: a request that reaches a source which can't reach its Postgres is sent again, and not for ever.
+func TestAskAnother(t *testing.T) {
+	var away, asked atomic.Int64
+	l := &fakeLister{tables: func() ([]syncd.TableInfo, error) {
+		if asked.Add(1); away.Add(-1) >= 0 {
+			return nil, fmt.Errorf("list: %w", syncd.ErrAway)
+		}
+		return []syncd.TableInfo{{Table: users}}, nil
+	}}
+	serve(t, &Service{Conn: testConn(t, nil), Lister: l})
+	c := &Client{Conn: testConn(t, nil), Name: syncName(t)}
+	away.Store(3)
+	if all, err := c.Tables(testContext(t)); err != nil || len(all) != 1 || asked.Load() != 4 {
+		t.Errorf("%v, %v, asked %d times", all, err, asked.Load())
+	}
+	away.Store(1000)
+	asked.Store(0)
+	if _, err := c.Tables(testContext(t)); !errors.Is(err, syncd.ErrAway) || asked.Load() > attempts {
+		t.Errorf("%v, asked %d times", err, asked.Load())
+	}
+}
+
 func TestOnePageForManyIsEncodedOnce(t *testing.T) {
 	var s sharedPages
 	p := bigPage(10, 10)

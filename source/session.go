@@ -200,6 +200,9 @@ type connectFailure struct {
 func (e *connectFailure) Error() string { return e.text }
 func (e *connectFailure) Unwrap() error { return e.err }
 
+// Is says that nothing can be asked of Postgres from here, whatever the reason.
+func (e *connectFailure) Is(target error) bool { return target == syncd.ErrAway }
+
 // attempts puts what the driver says of each address on one line. It tries most twice, with and without TLS.
 func attempts(err error) string {
 	var said []string

@@ -42,8 +42,15 @@ func OpenTeardown(ctx context.Context, c *config.Config, log *slog.Logger) (_ *T
 			t.Close()
 		}
 	}()
-	if t.postgres, err = pgx.Connect(ctx, c.Source.Postgres.Reveal()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err) // pgx leaves the password out
+	pg, err := pgx.ParseConfig(c.Source.Postgres.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("source.postgres: %w", err) // pgx leaves the password out
+	}
+	for _, timeout := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout"} {
+		pg.RuntimeParams[timeout] = "0" // whatever the role has
+	}
+	if t.postgres, err = pgx.ConnectConfig(ctx, pg); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	t.closers = append(t.closers, func() { closePostgres(t.postgres) })
 	if err := t.findSlot(ctx, c.Source.Slot); err != nil {
