@@ -22,8 +22,14 @@ const (
 	envConfig = "SYNCD_E2E_CONFIG"
 )
 
-// atATime is how many tests run at a time where the command line does not say: they wait most of their time.
-const atATime = "8"
+// atATime is how many tests run at a time where the command line does not say: they wait most of their time, but for under
+// the race detector.
+func atATime() string {
+	if harness.Race {
+		return "4"
+	}
+	return "8"
+}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(envRole); role != "" {
@@ -37,7 +43,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		if err := flag.Set("test.parallel", atATime); err != nil {
+		if err := flag.Set("test.parallel", atATime()); err != nil {
 			panic(err) // the testing package has no such flag
 		}
 	}
