@@ -13,6 +13,8 @@ type DigestRequest struct {
 	Bits  int
 	// Selector leaves out the rows that it does not match; empty: none.
 	Selector string
+	// Since is as in ListRequest.
+	Since *Snapshot
 }
 
 // Digest tells how many rows each hash bucket of a table has, and the sum of their digests: two that are equal prove the

@@ -32,6 +32,10 @@ type ListRequest struct {
 	Buckets *BucketSet
 	// Sent carries the totals of the pages before, so that any process of the source can answer the next.
 	Sent Totals
+	// Since asks for a page that was read anew rather than for one kept from a moment ago whose snapshot is not provably
+	// later than Since, which would be too old to tell who asks anything; nil: either will do. What is read anew is given
+	// whatever its snapshot.
+	Since *Snapshot
 }
 
 // GetRequest asks for single keys of a table.

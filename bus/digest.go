@@ -14,7 +14,7 @@ func appendDigestRequest(b []byte, r *syncd.DigestRequest) []byte {
 	b = append(b, `{"table":`...)
 	b = appendString(b, r.Table.String())
 	b = appendUintField(b, `,"bits":`, uint64(r.Bits))
-	return append(appendSelector(b, r.Selector), '}')
+	return append(appendSince(appendSelector(b, r.Selector), r.Since), '}')
 }
 
 func (p *parser) digestRequest(body []byte) (r syncd.DigestRequest, err error) {
@@ -27,6 +27,8 @@ func (p *parser) digestRequest(body []byte) (r syncd.DigestRequest, err error) {
 				ok = p.once(requestBits) && p.bits(&r.Bits)
 			case "selector":
 				ok = p.once(requestSelector) && p.selector(&r.Selector)
+			case "since":
+				ok = p.once(requestSince) && p.snapshot(&r.Since)
 			}
 			return ok
 		}) && p.needs(1<<requestTable|1<<requestBits)

@@ -24,8 +24,19 @@ func appendListRequest(b []byte, r *syncd.ListRequest) []byte {
 		b = append(b, `,"buckets":`...)
 		b = appendBucketSet(b, r.Buckets)
 	}
-	b = appendSelector(b, r.Selector)
+	b = appendSince(appendSelector(b, r.Selector), r.Since)
 	return append(appendTotals(b, r.Sent), '}')
+}
+
+// appendSince appends the field of a request that says what the answer should be later than.
+func appendSince(b []byte, s *syncd.Snapshot) []byte {
+	if s == nil {
+		return b
+	}
+	b = append(b, `,"since":{`...)
+	from := len(b)
+	b = appendSnapshot(b, s)
+	return append(slices.Delete(b, from, from+1), '}') // without the comma that it begins with
 }
 
 // appendSelector appends the field of a request, page or digest that is of some rows alone.
@@ -150,6 +161,7 @@ const (
 	requestBuckets
 	requestBits
 	requestSelector
+	requestSince
 )
 
 func (p *parser) listRequest(body []byte) (r syncd.ListRequest, err error) {
@@ -171,11 +183,23 @@ func (p *parser) listRequest(body []byte) (r syncd.ListRequest, err error) {
 				ok = p.once(requestBuckets) && p.bucketSet(&r.Buckets)
 			case "selector":
 				ok = p.once(requestSelector) && p.selector(&r.Selector)
+			case "since":
+				ok = p.once(requestSince) && p.snapshot(&r.Since)
 			}
 			return ok
 		}) && p.needs(1<<requestTable)
 	})
 	return r, err
+}
+
+// snapshot reads an object that holds the fields of appendSnapshot.
+func (p *parser) snapshot(to **syncd.Snapshot) bool {
+	outer := p.seen
+	p.seen = 0
+	s := &syncd.Snapshot{}
+	ok := p.members(func(name string) bool { return p.snapshotField(s, name) }) && p.needs(snapshotNeeds) && p.checkSnapshot(s)
+	p.seen, *to = outer, s
+	return ok
 }
 
 func (p *parser) getRequest(body []byte) (r syncd.GetRequest, err error) {
@@ -286,6 +310,9 @@ const (
 	pageBuckets
 	pageSelector
 )
+
+// snapshotNeeds are the fields without which a snapshot says nothing.
+const snapshotNeeds = 1<<pageEpoch | 1<<pageXmin | 1<<pageXmax | 1<<pageXip | 1<<pageH
 
 const pageNeeds = 1<<(pageRows+1) - 1
 

@@ -240,7 +240,10 @@ func TestRequestsAndTablesRoundTripAndStayAsTheyAre(t *testing.T) {
 	var p parser
 	list := syncd.ListRequest{Table: odd, Started: true, After: syncd.MakeKey("a", ""), Limit: 5000, Sent: syncd.Totals{Rows: 7, Digest: 1 << 63}}
 	some := syncd.ListRequest{Table: users, Buckets: &syncd.BucketSet{Bits: 12, Ranges: []syncd.BucketRange{{First: 7, Last: 7}, {First: 4090, Last: 4095}}}}
+	fresh := syncd.ListRequest{Table: users, Since: &syncd.Snapshot{Epoch: 3, Xmin: 700, Xmax: 710, Xip: []syncd.XID{700, 705}, H: 0x16B3800}}
+	freshStandby := syncd.ListRequest{Table: users, Since: &syncd.Snapshot{Epoch: 3, Xmin: 700, Xmax: 710, Standby: true, R: 0x16B3748, R2: 0x16B3800, H: 0x16B3800}}
 	digest := syncd.DigestRequest{Table: users, Bits: 12}
+	freshDigest := syncd.DigestRequest{Table: users, Bits: 12, Since: fresh.Since}
 	get := syncd.GetRequest{Table: users, Keys: []syncd.Key{syncd.MakeKey("1"), syncd.MakeKey("x", "y")}}
 	kept := syncd.ListRequest{Table: users, Limit: 10, Selector: "name=eq.a%2Bb&status=eq.active"}
 	keptDigest := syncd.DigestRequest{Table: users, Bits: 4, Selector: "status=eq.active"}
@@ -250,7 +253,8 @@ func TestRequestsAndTablesRoundTripAndStayAsTheyAre(t *testing.T) {
 		{Table: odd, Columns: nil, Types: nil, Key: nil, Error: "it has no key: ALTER TABLE …"},
 	}
 	pos := syncd.Position{Epoch: 3, LSN: 0xAB}
-	golden(t, "requests.jsonl", bytes.Join([][]byte{appendListRequest(nil, &list), appendListRequest(nil, &some), appendDigestRequest(nil, &digest), appendGetRequest(nil, &get),
+	golden(t, "requests.jsonl", bytes.Join([][]byte{appendListRequest(nil, &list), appendListRequest(nil, &some),
+		appendListRequest(nil, &fresh), appendDigestRequest(nil, &digest), appendGetRequest(nil, &get),
 		appendListRequest(nil, &kept), appendDigestRequest(nil, &keptDigest), appendGetRequest(nil, &keptGet), appendMarkRequest(nil, 0xAB), appendMarkReply(nil, pos), appendTableInfos(nil, infos)}, []byte("\n")))
 	gotList, err1 := p.listRequest(appendListRequest(nil, &list))
 	gotGet, err2 := p.getRequest(appendGetRequest(nil, &get))
@@ -258,16 +262,22 @@ func TestRequestsAndTablesRoundTripAndStayAsTheyAre(t *testing.T) {
 	gotPos, err4 := p.markReply(appendMarkReply(nil, pos))
 	gotInfos, err5 := p.tableInfos(appendTableInfos(nil, infos))
 	gotSome, err6 := p.listRequest(appendListRequest(nil, &some))
+	gotFresh, err11 := p.listRequest(appendListRequest(nil, &fresh))
+	gotFreshStandby, err12 := p.listRequest(appendListRequest(nil, &freshStandby))
+	gotFreshDigest, err13 := p.digestRequest(appendDigestRequest(nil, &freshDigest))
 	gotDigest, err7 := p.digestRequest(appendDigestRequest(nil, &digest))
 	gotKept, err8 := p.listRequest(appendListRequest(nil, &kept))
 	gotKeptDigest, err9 := p.digestRequest(appendDigestRequest(nil, &keptDigest))
 	gotKeptGet, err10 := p.getRequest(appendGetRequest(nil, &keptGet))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "list request", gotList, list)
 	equal(t, "list request of buckets", gotSome, some)
+	equal(t, "list request since a snapshot", gotFresh, fresh)
+	equal(t, "list request since a standby's snapshot", gotFreshStandby, freshStandby)
 	equal(t, "digest request", gotDigest, digest)
+	equal(t, "digest request since a snapshot", gotFreshDigest, freshDigest)
 	equal(t, "get request", gotGet, get)
 	equal(t, "list request by a selector", gotKept, kept)
 	equal(t, "digest request by a selector", gotKeptDigest, keptDigest)

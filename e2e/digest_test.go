@@ -72,7 +72,7 @@ func newDigests(t *testing.T, table syncd.Table) *digests {
 	d.asked = &asked{Source: &bus.Client{Conn: conn, Name: nats.Name}}
 	var err error
 	d.car, err = sidecar.Open(sidecar.Config{Name: nats.Name, MaxPrune: 0.5, Mode: resync.Digest, Logger: log,
-		NewStore: func() (sink.Store, error) { return memory.New(memory.Options{}), nil }}, &bus.Stream{Conn: conn, Name: nats.Name, Log: log}, d.asked)
+		NewStore: func() (sink.Store, error) { return &sharedStore{Store: memory.New(memory.Options{})}, nil }}, &bus.Stream{Conn: conn, Name: nats.Name, Log: log}, d.asked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,31 @@ func (d *digests) resync(o resync.Options) *resync.Report {
 		d.t.Fatal(err)
 	}
 	return rep
+}
+
+// sharedStore is a store that others than its cache may write to: Store lets one goroutine at a time call it, and the cache
+// commits markers whenever they come.
+type sharedStore struct {
+	*memory.Store
+	mu sync.Mutex
+}
+
+func (s *sharedStore) Load(t syncd.Table, k syncd.Key) (sink.Entry, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Load(t, k)
+}
+
+func (s *sharedStore) Commit(b *sink.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Commit(b)
+}
+
+func (s *sharedStore) Walk(t syncd.Table, from uint64, fn func(syncd.Key, sink.Entry) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Walk(t, from, fn)
 }
 
 // spoil changes what is held under a key behind the cache's back.

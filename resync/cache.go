@@ -49,6 +49,8 @@ type State struct {
 	Stopped string
 	// Resynced is when the last complete run ended; zero: never.
 	Resynced time.Time
+	// Floor is the oldest snapshot of the last complete run; nil: there was none. Pages that are not later prove nothing.
+	Floor *syncd.Snapshot
 }
 
 // Held is what a cache holds under one key, as far as a resync needs it.

@@ -52,7 +52,7 @@ func (r *run) compareDigest(ctx context.Context) error {
 		r.report.note("the table is listed for the first time: every row was taken")
 		return nil
 	}
-	d, err := r.lister.Digest(ctx, syncd.DigestRequest{Table: r.table, Bits: bitsFor(r.state.Rows)})
+	d, err := r.lister.Digest(ctx, syncd.DigestRequest{Table: r.table, Bits: bitsFor(r.state.Rows), Since: r.state.Floor})
 	if err != nil {
 		return &sourceError{err}
 	}

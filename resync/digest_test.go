@@ -62,6 +62,9 @@ func TestOnlyWhatDiffersIsListed(t *testing.T) {
 				if got.Mode != Digest || got.Differences() != 1 || got.Samples[0] != (Sample{"7", kind}) || !strings.Contains(got.Note, "1 of 16 hash buckets") {
 					t.Errorf("report %+v", *got)
 				}
+				if s.since == nil || s.since.H != s.lsn {
+					t.Errorf("pages were asked for since %+v, the digest is of %s", s.since, s.lsn)
+				}
 				if s.sentRows == 0 || s.sentRows > 120 {
 					t.Errorf("%d rows were sent for a bucket of about 62", s.sentRows)
 				}

@@ -23,8 +23,9 @@ type server struct {
 	// before, if set, is called ahead of each answer and may fail it; after may change a page.
 	before      func(ctx context.Context, what any) error
 	after       func(*syncd.Page) *syncd.Page
-	lists       int // pages asked for
-	sentRows    int // in pages
+	lists       int             // pages asked for
+	since       *syncd.Snapshot // of the last
+	sentRows    int             // in pages
 	digests     int
 	afterDigest func(*syncd.Digest)
 	gets        []syncd.Key
@@ -78,6 +79,7 @@ func (s *server) List(ctx context.Context, q syncd.ListRequest) (*syncd.Page, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists++
+	s.since = q.Since
 	p := s.page()
 	p.Sent = q.Sent
 	keys := slices.Sorted(maps.Keys(s.rows))

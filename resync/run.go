@@ -179,7 +179,7 @@ func (r *run) ask(ctx context.Context, q syncd.ListRequest) <-chan asked {
 // list takes the pages of the table, each asked for while the one before is judged, and proves them whole.
 func (r *run) list(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	q := syncd.ListRequest{Table: r.table, Limit: r.pageRows, Buckets: r.only}
+	q := syncd.ListRequest{Table: r.table, Limit: r.pageRows, Buckets: r.only, Since: r.since()}
 	next := r.ask(ctx, q)
 	defer func() {
 		cancel()
@@ -206,6 +206,14 @@ func (r *run) list(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// since is what a page has to be later than to tell anything: what the last complete run rests on, or this run's digest.
+func (r *run) since() *syncd.Snapshot {
+	if len(r.proof) > 0 && (r.state.Floor == nil || r.proof[0].Later(r.state.Floor)) {
+		return r.proof[0]
+	}
+	return r.state.Floor
 }
 
 // check proves a page to be the one that was asked for: of the list's table, shape, server and epoch, with nothing missing,

@@ -14,7 +14,7 @@ const digestPages = 4
 
 // Digest counts the rows of a table's hash buckets and sums their digests. The rows are the same as those of a list, read
 // in pages of the same kind, each in a short transaction of its own, and forgotten as they are read. The same table's digest
-// asked for by many at a time is made once, for those who ask while it is made. While it is made, each of its pages takes its turn among the lists. The error
+// asked for by many at a time is made once, for those who ask while it is made or a moment later. While it is made, each of its pages takes its turn among the lists. The error
 // wraps syncd.ErrBusy where the first has to wait too long for that, and syncd.ErrNoTable where the table is not synced.
 func (l *Lister) Digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Digest, error) {
 	d, err := l.digest(ctx, r)
@@ -32,7 +32,7 @@ func (l *Lister) digest(ctx context.Context, r syncd.DigestRequest) (*syncd.Dige
 	if !ok {
 		return nil, errNoEpoch
 	}
-	read, err := l.share(ctx, flightID{table: r.Table, digest: true, selector: r.Selector, epoch: m.Epoch})
+	read, err := l.share(ctx, flightID{table: r.Table, digest: true, selector: r.Selector, epoch: m.Epoch}, r.Since)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (d *digesting) end() (*reading, error) {
 	}
 	snap := *oldest
 	snap.H = d.high
-	return &reading{digest: &syncd.Digest{
+	return &reading{page: syncd.Page{Snapshot: &snap}, digest: &syncd.Digest{
 		Table: d.first.Table, Selector: d.selector, Schema: d.first.Schema, System: d.first.System, Timeline: d.first.Timeline, Form: syncd.DigestForm,
 		Snapshot: &snap, Safe: d.safe, Bits: syncd.MaxDigestBits, Buckets: d.sums,
 	}}, nil

@@ -124,7 +124,7 @@ func (l *Lister) list(ctx context.Context, r syncd.ListRequest) (*syncd.Page, er
 		limit = min(limit, r.Limit)
 	}
 	id := flightID{table: r.Table, started: r.Started, after: r.After, limit: limit, epoch: m.Epoch}
-	read, err := l.share(ctx, id)
+	read, err := l.share(ctx, id, r.Since)
 	if err != nil {
 		return nil, err
 	}

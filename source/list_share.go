@@ -23,6 +23,7 @@ type flightID struct {
 
 // flight is the reading of one page.
 type flight struct {
+	number  uint64        // of those begun
 	done    chan struct{} // closed when res and err are set
 	res     *reading
 	err     error
@@ -35,29 +36,45 @@ type flight struct {
 type flights struct {
 	mu    sync.Mutex
 	byID  map[flightID]*flight
+	begun uint64
 	bytes int // of finished pages
 }
 
 const (
 	keepPage      = time.Second
-	keepPageBytes = 64 << 20 // of all pages that are kept
+	keepDigest    = 100 * time.Millisecond // or as long as it took to make, at most keepPage
+	keepPageBytes = 64 << 20               // of all pages that are kept
 	prefetchMax   = 30 * time.Second
 )
 
-// share gives the page that id names: the one that is being read, or was a moment ago, or reads it.
-func (l *Lister) share(ctx context.Context, id flightID) (*reading, error) {
-	f := l.join(id, true)
-	if f == nil {
-		return nil, context.Canceled
+// share gives the page that id names: the one that is being read, or was a moment ago, or reads it. One that was begun
+// before is of no use where it is not later than since.
+func (l *Lister) share(ctx context.Context, id flightID, since *syncd.Snapshot) (*reading, error) {
+	before := l.flights.number()
+	for {
+		f := l.join(id, true)
+		if f == nil {
+			return nil, context.Canceled
+		}
+		select {
+		case <-f.done:
+			l.leave(id, f)
+		case <-ctx.Done():
+			l.leave(id, f)
+			return nil, context.Cause(ctx)
+		}
+		if f.err != nil || since == nil || f.number > before || f.res.page.Snapshot.Later(since) {
+			return f.res, f.err
+		}
+		l.flights.remove(id, f)
 	}
-	select {
-	case <-f.done:
-		l.leave(id, f)
-		return f.res, f.err
-	case <-ctx.Done():
-		l.leave(id, f)
-		return nil, context.Cause(ctx)
-	}
+}
+
+// number gives the last flight's.
+func (fs *flights) number() uint64 {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.begun
 }
 
 // prefetch begins to read a page that is likely to be asked for next, where a scan is free.
@@ -80,7 +97,8 @@ func (l *Lister) join(id flightID, wait bool) *flight {
 	defer fs.mu.Unlock()
 	f := fs.byID[id]
 	if f == nil {
-		f = &flight{done: make(chan struct{})}
+		fs.begun++
+		f = &flight{number: fs.begun, done: make(chan struct{})}
 		var ctx context.Context
 		if wait {
 			ctx, f.cancel = context.WithCancel(l.ctx)
@@ -102,25 +120,34 @@ func (l *Lister) join(id flightID, wait bool) *flight {
 // fly reads the page.
 func (l *Lister) fly(ctx context.Context, id flightID, f *flight) {
 	defer f.cancel()
+	began := time.Now()
 	res, err := l.scan(ctx, id)
 	fs := &l.flights
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.res, f.err = res, err
 	close(f.done)
-	if err != nil || id.digest || fs.bytes+res.page.Bytes > keepPageBytes {
-		fs.forget(id, f) // a digest grows old: what is written meanwhile makes it differ
+	if err != nil || fs.bytes+res.page.Bytes > keepPageBytes {
+		fs.forget(id, f)
 		return
 	}
+	keep := keepPage
+	if id.digest { // it grows old: what is written meanwhile makes it differ
+		keep = min(max(keepDigest, time.Since(began)), keep)
+	}
 	fs.bytes += res.page.Bytes
-	f.timer = time.AfterFunc(keepPage, func() {
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		if fs.byID[id] == f {
-			fs.bytes -= res.page.Bytes
-			fs.forget(id, f)
-		}
-	})
+	f.timer = time.AfterFunc(keep, func() { fs.remove(id, f) })
+}
+
+// remove forgets a finished page that is kept.
+func (fs *flights) remove(id flightID, f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.byID[id] == f {
+		f.timer.Stop()
+		fs.bytes -= f.res.page.Bytes
+		fs.forget(id, f)
+	}
 }
 
 // scan waits for its turn and reads.

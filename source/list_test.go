@@ -261,6 +261,38 @@ func TestListIsSharedAndBounded(t *testing.T) {
 	}
 }
 
+// TestKeptPageIsGivenOnlyWhereItIsOfUse: a page kept from a moment ago is of no use to whoever has seen something later, and is
+// read anew for him, once.
+func TestKeptPageIsGivenOnlyWhereItIsOfUse(t *testing.T) {
+	t.Parallel()
+	db := harness.Database(t)
+	db.Exec(`CREATE TABLE public.t (id int PRIMARY KEY, v text); INSERT INTO public.t VALUES (1, 'old')`)
+	l := run(t, NewWatch(configFor(t, db, "public.t"), new(Memory))).lister()
+	list := func(since *syncd.Snapshot) *syncd.Page {
+		t.Helper()
+		p, err := l.List(t.Context(), syncd.ListRequest{Table: tableT, Since: since})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	list(nil)
+	db.Exec("UPDATE public.t SET v = 'new'")
+	seen, err := l.Get(t.Context(), syncd.GetRequest{Table: tableT, Keys: []syncd.Key{syncd.MakeKey("1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := list(seen.Snapshot); !p.Snapshot.Later(seen.Snapshot) || string(p.Rows[0].JSON) != `{"id":1,"v":"new"}` {
+		t.Errorf("after %s: %s of %s", seen.Snapshot.Text(), p.Rows[0].JSON, p.Snapshot.Text())
+	}
+	never := &syncd.Snapshot{Epoch: seen.Snapshot.Epoch + 1}
+	before := l.flights.number()
+	list(never)
+	if n := l.flights.number() - before; n == 0 || n > 2 { // the page, and the one before it where that was still kept
+		t.Errorf("%d pages were read for a snapshot that none is later than", n)
+	}
+}
+
 func TestListFailsAsAWhole(t *testing.T) {
 	t.Parallel()
 	db := harness.Database(t)

@@ -27,6 +27,7 @@ func (c cache) States() []resync.State {
 		all = append(all, resync.State{
 			Table: name, Refused: t.Info.Error, Listed: t.Listed, Rows: t.Rows, Served: served[name],
 			Cause: t.Relist, Changed: t.Changed, Loss: t.Loss, Open: len(t.Open), Parked: parked(t), Stopped: t.Stopped, Resynced: t.Resynced,
+			Floor: t.Floor,
 		})
 	}
 	return all
