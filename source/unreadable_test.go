@@ -25,11 +25,9 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	cfg := configFor(t, db, "public.t")
 	cfg.ListPostgres = u.String()
 	l := run(t, NewWatch(cfg, new(Memory))).lister()
-	limit := 60
 	ask := map[string]func() (rows int, err error){
 		"list": func() (int, error) {
-			limit++ // a page of its own
-			p, err := l.List(t.Context(), syncd.ListRequest{Table: tableT, Limit: limit})
+			p, err := l.List(t.Context(), syncd.ListRequest{Table: tableT})
 			if err != nil {
 				return 0, err
 			}
@@ -63,6 +61,7 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 		if step.harm != "" {
 			db.Exec(step.harm)
 		}
+		l.flights.drop() // what was read a moment ago, when it could be, is given out still
 		for what, f := range ask {
 			rows, err := f()
 			// A role's own timeout is not taken over, so that one harms nothing.
