@@ -83,7 +83,7 @@ func (k *checker) walLevel(ctx context.Context) error {
 	}
 	r := Result{Name: "wal_level", OK: level == "logical", Detail: level}
 	if !r.OK {
-		r.Mend = "ALTER SYSTEM SET wal_level = logical, then restart the server"
+		r.Mend = "ALTER SYSTEM SET wal_level = logical, then restart the server; a managed service has a setting for it, which docs/providers.md names"
 	}
 	k.add(r)
 	return nil
@@ -115,11 +115,14 @@ func (k *checker) slots(ctx context.Context) error {
 	keep := Result{Name: "max_slot_wal_keep_size", OK: true, Detail: fmt.Sprintf("%d bytes", k.s.server.keepSize)}
 	if k.s.server.keepSize < 0 {
 		keep.Detail = "without limit: while no source runs, the slot may fill the server's disk"
-		keep.Mend = "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()"
+		keep.Mend = mendKeepSize
 	}
 	k.add(keep)
 	return nil
 }
+
+// mendKeepSize bounds what slots may hold. The value lies above the default of max_slot_wal, so that syncd acts before the server does.
+const mendKeepSize = "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf() (on a managed service: its parameter of that name)"
 
 func (k *checker) senders(ctx context.Context) error {
 	var used, most int
@@ -134,20 +137,23 @@ func (k *checker) senders(ctx context.Context) error {
 	return nil
 }
 
-// mayReplicate asks for the role's right. Amazon RDS gives none the attribute: being a member of rds_replication stands for it.
-const mayReplicate = `SELECT rolreplication OR rolsuper OR EXISTS (
-	SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'rds_replication' AND pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'))
-FROM pg_catalog.pg_roles WHERE rolname = current_user`
+// mayReplicate asks for the role's right, and whether the server is one of Amazon RDS. That gives no role the attribute: being a
+// member of rds_replication stands for it.
+const mayReplicate = `SELECT u.rolreplication OR u.rolsuper OR coalesce(pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'), false), r.oid IS NOT NULL
+FROM pg_catalog.pg_roles u LEFT JOIN pg_catalog.pg_roles r ON r.rolname = 'rds_replication' WHERE u.rolname = current_user`
 
 // replication looks at the role's right, and makes a replication connection to see whether the server lets it in.
 func (k *checker) replication(ctx context.Context) error {
-	var may bool
-	if err := k.ask(ctx, mayReplicate, &may); err != nil {
+	var may, rds bool
+	if err := k.ask(ctx, mayReplicate, &may, &rds); err != nil {
 		return err
 	}
 	r := Result{Name: "replication right", OK: may, Detail: "role " + k.s.server.user}
 	if !may {
 		r.Mend = fmt.Sprintf("ALTER ROLE %s REPLICATION", syncd.QuoteIdent(k.s.server.user))
+		if rds {
+			r.Mend = fmt.Sprintf("GRANT rds_replication TO %s", syncd.QuoteIdent(k.s.server.user))
+		}
 		k.add(r)
 		return nil
 	}

@@ -91,7 +91,11 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 	// Where the provider gives the right by a role, what is wrong is something else.
-	db.Exec("CREATE ROLE rds_replication; GRANT rds_replication TO plain")
+	db.Exec("CREATE ROLE rds_replication")
+	if r := result(t, Check(t.Context(), cfg), "replication right"); r.OK || r.Mend != `GRANT rds_replication TO "plain"` {
+		t.Errorf("%+v of one that is no member of rds_replication", r)
+	}
+	db.Exec("GRANT rds_replication TO plain")
 	if r := result(t, Check(t.Context(), cfg), "replication right"); strings.Contains(r.Mend, "ALTER ROLE") {
 		t.Errorf("%+v of a member of rds_replication", r)
 	}

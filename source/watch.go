@@ -163,7 +163,7 @@ func (w *Watch) warn(s server) {
 	}
 	if s.keepSize < 0 {
 		w.Config.Logger.Warn("max_slot_wal_keep_size is without limit: while no source runs, the slot may fill the server's disk",
-			"mend", "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()")
+			"mend", mendKeepSize)
 	}
 	if matchesStandby(s.standbyNames, s.application) {
 		w.Config.Logger.Warn("the server takes syncd for a synchronous standby: every commit waits for it",
