@@ -234,7 +234,7 @@ func TestWatchers(t *testing.T) {
 // TestWatchersSeeTransactionsWhole: at each bookmark the amounts that transactions move between rows add up.
 func TestWatchersSeeTransactionsWhole(t *testing.T) {
 	t.Parallel()
-	for _, sink := range []string{"memory", "sqlite"} {
+	for _, sink := range []string{"memory", "sqlite", "redis", "postgres"} {
 		t.Run(sink, func(t *testing.T) {
 			t.Parallel()
 			watchersSeeTransactionsWhole(t, sink)
@@ -244,8 +244,13 @@ func TestWatchersSeeTransactionsWhole(t *testing.T) {
 
 func watchersSeeTransactionsWhole(t *testing.T, sink string) {
 	f := newFleet(t, "public.t")
-	if sink == "sqlite" {
+	switch sink {
+	case "sqlite":
 		f.more.sidecar = "sink: {sqlite: {path: " + text(filepath.Join(f.dir, "cache.db")) + "}}"
+	case "redis":
+		f.more.sidecar = "sink: {redis: {url: " + text(redisURL(t)) + "}}"
+	case "postgres":
+		f.more.sidecar = "sink: {postgres: {url: " + text(harness.Database(t).URL) + ", schema: cache}}"
 	}
 	f.db.Exec(numbers)
 	f.source()

@@ -18,9 +18,9 @@ func newCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check -c FILE",
-		Short: "Look whether Postgres, NATS and this machine are as they must be, and say what mends what is not",
-		Long: `Look whether Postgres, NATS and this machine are as they must be, and say what mends what is not: the SQL statement, the
-setting. Nothing is changed. Exit status 1 where something is amiss, 3 where a server can't be reached.`,
+		Short: "Look whether Postgres, NATS, the sinks and this machine are as they must be, and say what mends what is not",
+		Long: `Look whether Postgres, NATS, the sidecar's sinks and this machine are as they must be, and say what mends what is not: the SQL
+statement, the setting. Nothing is changed. Exit status 1 where something is amiss, 3 where a server can't be reached.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load(0)

@@ -15,7 +15,7 @@ import (
 
 // Precondition is one thing that a process needs, as syncd check prints it.
 type Precondition struct {
-	Part   string `json:"part"` // postgres, nats or disk
+	Part   string `json:"part"` // postgres, nats, disk or sink
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"` // what was found, or what is wrong
@@ -45,6 +45,11 @@ func Check(ctx context.Context, c *config.Config) ([]Precondition, error) {
 	}
 	if roles&config.SidecarRole != 0 {
 		all = append(all, checkDir("directory of the persisted cache", c.Sidecar.Data))
+		sinks, err := checkSinks(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sinks...)
 	}
 	return all, nil
 }

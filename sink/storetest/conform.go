@@ -199,6 +199,7 @@ func (c *pair) spoil(name string, closed bool, k syncd.Key) {
 	if closed {
 		c.open()
 	}
+	c.reads.spoilt = true
 }
 
 // found fails the test where a resync does not find the spoilt row.

@@ -23,6 +23,7 @@ type pair struct {
 	store sink.Store
 	cache *sink.Cache // over the store
 	plain *sink.Cache // over a Map
+	reads *follower   // of cache
 }
 
 // recorder is a Map that remembers its commits.
@@ -60,6 +61,7 @@ func (c *pair) open() {
 	c.store = c.place.Open(c.t)
 	c.cache = sink.New(sink.Options{Store: c.store, Now: func() time.Time { return clock },
 		New: c.next(func() (sink.Store, error) { return c.place.Next(c.t, c.cache.Store()), nil })})
+	c.reads = newFollower(c.t, c.cache)
 }
 
 func (c *pair) close() {
@@ -223,6 +225,7 @@ func (c *pair) check() {
 	if c.place.Check != nil {
 		c.place.Check(c.t, c.cache.Store())
 	}
+	c.reads.catchUp(c.world.names()...)
 	for _, name := range c.world.names() {
 		if got, want := c.shown(c.cache, name), c.shown(c.plain, name); !maps.Equal(got, want) {
 			c.t.Fatalf("%s: readers see %v, over a map %v", name, got, want)

@@ -39,7 +39,7 @@ func Run(t *testing.T, place func(t testing.TB) Place) {
 		{"a drop comes before the writes", dropping},
 		{"a commit without a state keeps it", keepState},
 		{"random commits leave what a plain map holds", random},
-		{"keys are loaded ahead", prefetching},
+		{"filters find what they find in a plain map", filtering},
 		{"readers read while commits go on", concurrent},
 	}
 	for _, c := range tests {
@@ -54,6 +54,10 @@ func Run(t *testing.T, place func(t testing.TB) Place) {
 		})
 	}
 	t.Run("a cache over it does what one over a plain map does", func(t *testing.T) { histories(t, place) })
+	has, _ := offered(t, place)
+	for _, one := range has {
+		t.Run("it is a "+one.name, func(t *testing.T) { one.test(t, place) })
+	}
 	p := place(t)
 	if p.Keeps {
 		t.Run("it is opened again as it was closed", func(t *testing.T) { reopening(t, place(t)) })
@@ -478,10 +482,7 @@ func sameDigest(t *testing.T, s, want sink.Digester, name syncd.Table) {
 
 // prefetching loads keys that were named before, and some that were not, between commits that change them.
 func prefetching(t *testing.T, s sink.Store) {
-	p, ok := s.(sink.Prefetcher)
-	if !ok {
-		return
-	}
+	p := s.(sink.Prefetcher)
 	for at := 1; at < 5; at++ {
 		b := &sink.Batch{State: state(syncd.LSN(at))}
 		keys := []syncd.Key{key(1), "none", key(1)}
@@ -493,6 +494,7 @@ func prefetching(t *testing.T, s sink.Store) {
 		if err := p.Prefetch(users, keys); err != nil {
 			t.Fatal(err)
 		}
+		clear(keys) // they are the caller's again
 		for i := range 300 {
 			if e, ok := load(t, s, users, key(i)); !ok || !equal(e, row(at)) {
 				t.Fatalf("%s is %+v, want that of commit %d", key(i), e, at)
