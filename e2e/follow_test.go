@@ -26,6 +26,7 @@ type follower struct {
 	c     *cache
 	path  string
 	check func(rows map[string]string) error // holds at each bookmark
+	anew  bool                               // it begins with the rows each time, and never goes on where it was
 
 	mu     sync.Mutex
 	id     string
@@ -36,9 +37,14 @@ type follower struct {
 
 // follow begins to watch; end ends it, or the test.
 func (c *cache) follow(t syncd.Table, query string, check func(rows map[string]string) error) *follower {
+	return c.followAs(&follower{check: check}, t, query)
+}
+
+// followAs is follow with a follower of some kind.
+func (c *cache) followAs(f *follower, t syncd.Table, query string) *follower {
 	reader := *c
 	reader.member = nil
-	f := &follower{t: c.f.t, c: &reader, path: tablePath(t) + "/watch?list=true" + query, check: check}
+	f.t, f.c, f.path = c.f.t, &reader, tablePath(t)+"/watch?list=true"+query
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -62,6 +68,9 @@ func (f *follower) connect(ctx context.Context, events int) error {
 		return err
 	}
 	f.mu.Lock()
+	if f.anew {
+		f.id = ""
+	}
 	if f.id != "" {
 		req.Header.Set("Last-Event-ID", f.id)
 	}
@@ -256,7 +265,7 @@ func watchersSeeTransactionsWhole(t *testing.T, sink string) {
 	f.source()
 	s := f.sidecar()
 	f.converges(s)
-	w := s.follow(table(t, "public.t"), "", func(rows map[string]string) error {
+	whole := func(rows map[string]string) error {
 		sum := 0
 		for _, row := range rows {
 			var r struct{ N int }
@@ -269,11 +278,14 @@ func watchersSeeTransactionsWhole(t *testing.T, sink string) {
 			return fmt.Errorf("%d rows with a sum of %d: half a transaction is seen", len(rows), sum)
 		}
 		return nil
-	})
+	}
+	resumes := s.follow(table(t, "public.t"), "", whole)
+	lists := s.followAs(&follower{check: whole, anew: true}, table(t, "public.t"), "")
 	for i := range 200 {
 		f.db.Exec(fmt.Sprintf("BEGIN; UPDATE t SET n = n - 1 WHERE id = %d; UPDATE t SET n = n + 1 WHERE id = %d; COMMIT", 1+i%50, 1+(i*7+3)%50))
 	}
-	w.converges("")
+	resumes.converges("")
+	lists.converges("")
 }
 
 // TestStartWithoutNATS: a sidecar that starts while NATS is away serves what it has on disk, says how old that is, or refuses
