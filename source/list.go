@@ -331,8 +331,9 @@ func (l *Lister) withSession(ctx context.Context, fn func(*session) (*reading, e
 			return nil, err
 		}
 		res, err := fn(s)
+		broke := connectionBroke(s, err) // while it is ours
 		l.putBack(s)
-		if err == nil || fresh || !connectionBroke(s, err) || ctx.Err() != nil {
+		if err == nil || fresh || !broke || ctx.Err() != nil {
 			return res, err
 		}
 		// an idle session had died meanwhile: a new one may do
