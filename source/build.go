@@ -90,6 +90,9 @@ func (b *builder) relate(ctx context.Context, m *Relation) error {
 	t := syncd.Table{Schema: string(m.Namespace), Name: string(m.Name)}
 	b.relations[m.OID] = nil
 	delete(b.strangers, m.OID)
+	for _, other := range b.Tables.misnamed(t, m.OID) {
+		b.Relist(other, fmt.Sprintf("the relation %d was named %s", m.OID, t), b.begin.Final+1)
+	}
 	known := b.Tables.get(t)
 	if known == nil {
 		if b.strangers == nil {

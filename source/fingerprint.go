@@ -34,7 +34,10 @@ func (t *rosterTable) seen() uint32 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", t.config.Table)
 	if t.shape != nil {
-		fmt.Fprintf(h, " %d %x %q", t.facts.OID, t.shape.Hash(), t.facts.Files)
+		fmt.Fprintf(h, " %d %x %q %q %q", t.facts.OID, t.shape.Hash(), t.facts.Files, t.facts.Parts, t.shape.ages())
+		for _, c := range t.verdict.Columns {
+			fmt.Fprintf(h, " %d", c.Num)
+		}
 		if p := t.facts.Published; p != nil {
 			fmt.Fprintf(h, " %d %q %q", p.Member, p.Filter, p.Options)
 		}

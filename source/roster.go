@@ -118,6 +118,19 @@ func (r *roster) get(t syncd.Table) *rosterTable {
 	return r.state[t]
 }
 
+// misnamed gives the tables that are concerned where the stream has a relation under a name which another one had at the last
+// look: the changes of one go to none or to another.
+func (r *roster) misnamed(t syncd.Table, oid uint32) (tables []syncd.Table) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for name, s := range r.state {
+		if s.shape != nil && s.facts != nil && (name == t) != (s.facts.OID == oid) {
+			tables = append(tables, name)
+		}
+	}
+	return tables
+}
+
 // age says how long ago the catalog was looked at.
 func (r *roster) age() time.Duration {
 	r.mu.RLock()
@@ -425,14 +438,18 @@ func whyRelist(old, now *rosterTable, truncated bool) string {
 		return "it can be synced now"
 	case old.facts.OID != now.facts.OID:
 		return "it was made anew"
-	case old.shape.Hash() != now.shape.Hash():
+	case old.shape.Hash() != now.shape.Hash() || !slices.EqualFunc(old.verdict.Columns, now.verdict.Columns, sameNumber):
 		return "its columns, their types or its key changed"
+	case old.shape != now.shape && old.shape.ages() != now.shape.ages():
+		return "labels or fields of its types had other names for a while"
 	case old.facts.Published != nil && now.facts.Published != nil && old.facts.Published.Filter != now.facts.Published.Filter:
 		return "its row filter changed"
 	case memberOf(old) != memberOf(now):
 		return "it left the publication and came back"
 	case optionsOf(old) != optionsOf(now):
 		return "the publication's options changed"
+	case old.facts.Parts != now.facts.Parts:
+		return "its partitions changed"
 	case old.facts.Files == now.facts.Files || truncated:
 		return ""
 	case old.facts.Kind == "p":
@@ -440,6 +457,9 @@ func whyRelist(old, now *rosterTable, truncated bool) string {
 	}
 	return "it was rewritten"
 }
+
+// sameNumber tells a column from one that was made in its place, whose rows have a default of their own.
+func sameNumber(a, b columnFacts) bool { return a.Num == b.Num }
 
 func memberOf(t *rosterTable) uint32 {
 	if t.facts.Published == nil {

@@ -33,6 +33,17 @@ func TestChangesThatTheStreamLacksAreToldOf(t *testing.T) {
 		{name: "leaftrunc", setup: `CREATE TABLE public.leaftrunc (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE public.leaftrunc1 PARTITION OF public.leaftrunc FOR VALUES FROM (0) TO (10);
 			INSERT INTO public.leaftrunc VALUES (1, 'x')`, ddl: `TRUNCATE public.leaftrunc1`, why: "its partitions changed", check: `INSERT INTO public.leaftrunc VALUES (2, 'y')`},
 		{name: "gap", ddl: `ALTER PUBLICATION %[1]s DROP TABLE public.gap; UPDATE public.gap SET v = 'missed'; ALTER PUBLICATION %[1]s ADD TABLE public.gap`, why: "left the publication and came back"},
+		{name: "remade", ddl: `ALTER TABLE public.remade ADD n int DEFAULT 1; ALTER TABLE public.remade DROP v; ALTER TABLE public.remade ADD v text DEFAULT 'x'; ALTER TABLE public.remade DROP n`, why: "its columns"},
+		{name: "instead", setup: `CREATE TABLE public.instead (id int PRIMARY KEY, v text DEFAULT 'x'); INSERT INTO public.instead VALUES (1)`,
+			ddl: `ALTER TABLE public.instead DROP v; ALTER TABLE public.instead ADD v text DEFAULT 'y'`, why: "its columns"}, // the same form, other values
+		{name: "wasaway", ddl: `ALTER TABLE public.wasaway RENAME TO elsewhere; UPDATE public.elsewhere SET v = 'y'; ALTER TABLE public.elsewhere RENAME TO wasaway`, why: "was named public.elsewhere"},
+		{name: "leafaway", setup: `CREATE TABLE public.leafaway (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE public.leafaway1 PARTITION OF public.leafaway FOR VALUES FROM (0) TO (10);
+			INSERT INTO public.leafaway VALUES (1, 'x')`, why: "its partitions changed",
+			ddl: `ALTER TABLE public.leafaway DETACH PARTITION public.leafaway1; UPDATE public.leafaway1 SET v = 'y'; ALTER TABLE public.leafaway ATTACH PARTITION public.leafaway1 FOR VALUES FROM (0) TO (10)`},
+		{name: "labelaway", setup: `CREATE TYPE public.size AS ENUM ('s', 'm'); CREATE TABLE public.labelaway (id int PRIMARY KEY, v public.size[]); INSERT INTO public.labelaway VALUES (1, '{s}')`,
+			ddl: `ALTER TYPE public.size RENAME VALUE 's' TO 'tmp'; UPDATE public.labelaway SET v = v || v; ALTER TYPE public.size RENAME VALUE 'tmp' TO 's'`, why: "had other names", check: `UPDATE public.labelaway SET v = '{m}'`},
+		{name: "fieldaway", setup: `CREATE TYPE public.pair AS (a int, b int); CREATE TABLE public.fieldaway (id int PRIMARY KEY, v public.pair); INSERT INTO public.fieldaway VALUES (1, (1, 2))`,
+			ddl: `ALTER TYPE public.pair RENAME ATTRIBUTE a TO tmp; UPDATE public.fieldaway SET v.tmp = 5; ALTER TYPE public.pair RENAME ATTRIBUTE tmp TO a`, why: "had other names", check: `UPDATE public.fieldaway SET v.b = 6`},
 		{name: "identity", ddl: `ALTER TABLE public.identity REPLICA IDENTITY FULL`},
 		{name: "truncated", ddl: `TRUNCATE public.truncated; INSERT INTO public.truncated VALUES (1, 'y')`},
 		{name: "indexed", ddl: `CREATE INDEX ON public.indexed (v); ANALYZE public.indexed`},

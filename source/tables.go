@@ -20,6 +20,7 @@ type tableFacts struct {
 	Identity    string        `json:"identity"`    // pg_class.relreplident
 	Root        *syncd.Table  `json:"root"`        // of a partition: the table at the top
 	Files       string        `json:"files"`       // the files of the table and of its partitions
+	Parts       string        `json:"parts"`       // where the catalog has its partitions: elsewhere after each change
 	Security    bool          `json:"security"`    // row-level security hides rows from our role
 	Readable    bool          `json:"readable"`    // our role may use the schema and read the table
 	Attributes  int16         `json:"attributes"`  // pg_class.relnatts: it grows with each column that is added
@@ -47,7 +48,7 @@ type indexFacts struct {
 	Valid     bool       `json:"valid"`
 	Plain     bool       `json:"plain"` // of columns alone, for all rows
 	Columns   []int16    `json:"columns"`
-	Order     []keyOrder `json:"order"` // of Columns
+	Order     []keyOrder `json:"order"` // of Columns; nil where the index has no order, as that of a key WITHOUT OVERLAPS
 }
 
 // keyOrder is how an index orders one of its columns: by operators and a collation of its own, which have to be named since
@@ -98,6 +99,9 @@ SELECT (SELECT to_jsonb(x) FROM (
       SELECT pg_catalog.string_agg(t.relid::oid::text || ':' || coalesce(pg_catalog.pg_relation_filenode(t.relid)::text, ''), ',' ORDER BY t.relid::oid)
         FROM pg_catalog.pg_partition_tree(c.oid) t)
       ELSE coalesce(pg_catalog.pg_relation_filenode(c.oid)::text, '') END AS files,
+    CASE WHEN c.relkind = 'p' THEN (
+      SELECT pg_catalog.string_agg(h.inhrelid::text || ':' || h.ctid::text, ',' ORDER BY h.inhrelid, h.inhparent)
+        FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_inherits h ON h.inhrelid = t.relid WHERE t.relid <> c.oid) END AS parts,
     c.relnatts AS attributes, pg_catalog.row_security_active(c.oid) AS security,
     pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AS readable,
     CASE WHEN c.reltuples > 0 THEN (c.relpages + coalesce((SELECT t.relpages FROM pg_catalog.pg_class t WHERE t.oid = c.reltoastrelid), 0))
@@ -123,8 +127,10 @@ SELECT (SELECT to_jsonb(x) FROM (
           JOIN pg_catalog.pg_operator gt ON gt.oid = (SELECT o.amopopr FROM pg_catalog.pg_amop o WHERE o.amopfamily = oc.opcfamily
                AND o.amoplefttype = oc.opcintype AND o.amoprighttype = oc.opcintype AND o.amopstrategy = 5)
           JOIN pg_catalog.pg_namespace sn ON sn.oid = gt.oprnamespace
-          LEFT JOIN pg_catalog.pg_attribute ka ON ka.attrelid = i.indrelid AND ka.attnum = k.n)) ORDER BY i.indexrelid)
-       FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid WHERE i.indrelid = c.oid AND i.indisunique) AS indexes,
+          LEFT JOIN pg_catalog.pg_attribute ka ON ka.attrelid = i.indrelid AND ka.attnum = k.n
+          WHERE am.amname = 'btree')) ORDER BY i.indexrelid)
+       FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
+       JOIN pg_catalog.pg_am am ON am.oid = ic.relam WHERE i.indrelid = c.oid AND i.indisunique) AS indexes,
     (SELECT jsonb_build_object('member', coalesce((SELECT m.oid FROM member m WHERE m.prrelid = c.oid), 0)::int8,
         'list', coalesce((SELECT m.list FROM member m WHERE m.prrelid = c.oid), false),
         'columns', p.j -> 'attnames', 'filter', coalesce(p.j ->> 'rowfilter', ''),

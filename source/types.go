@@ -55,6 +55,7 @@ type Type struct {
 	Of       *Type    // of a range: the subtype; of a multirange: the range
 	Delim    byte     // between elements where the type is an array's element; a comma for all but box
 	Cast     string   // of Hstore and Server: the function that casts to json; "" where the output function is the trouble
+	age      string   // where the catalog has the labels and fields: elsewhere after each change
 }
 
 // Field is an attribute of a composite type.
@@ -135,6 +136,30 @@ func (t *Type) appendForm(b []byte) []byte {
 	return b
 }
 
+// appendAge appends what changes where a label or a field had another name for a while, in which rows were written.
+func (t *Type) appendAge(b []byte) []byte {
+	if t == nil {
+		return b
+	}
+	b = append(append(b, t.age...), ' ')
+	for _, u := range [...]*Type{t.Base, t.Elem, t.Of} {
+		b = u.appendAge(b)
+	}
+	for i := range t.Fields {
+		b = t.Fields[i].Type.appendAge(b)
+	}
+	return b
+}
+
+// ages stands for the names of everything that the columns' types are made of, and for when they were given.
+func (s *Shape) ages() string {
+	var b []byte
+	for i := range s.columns {
+		b = s.columns[i].Type.appendAge(b)
+	}
+	return string(b)
+}
+
 func appendPart(b []byte, s string) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
@@ -181,6 +206,7 @@ type typeRow struct {
 	fields       []string
 	fieldTypes   []uint32
 	fieldTypmods []int32
+	age          string // where the catalog has the labels and fields: elsewhere after each change
 }
 
 // children are the types that the type is made of.
@@ -244,7 +270,7 @@ func link(oid uint32, rows map[uint32]*typeRow, made map[uint32]*Type, depth int
 	if depth == maxTypeDepth {
 		return nil, fmt.Errorf("type %s.%s is made of more than %d levels of types", r.schema, r.name, maxTypeDepth)
 	}
-	t := &Type{OID: oid, Schema: r.schema, Name: r.name, Typmod: -1, Labels: r.labels, Delim: ',', Cast: r.cast}
+	t := &Type{OID: oid, Schema: r.schema, Name: r.name, Typmod: -1, Labels: r.labels, Delim: ',', Cast: r.cast, age: r.age}
 	if r.delim != "" {
 		t.Delim = r.delim[0]
 	}

@@ -158,7 +158,10 @@ SELECT t.oid, n.nspname, t.typname, t.typtype::text,
        ARRAY(SELECT a.atttypid FROM pg_catalog.pg_attribute a
              WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
        ARRAY(SELECT a.atttypmod FROM pg_catalog.pg_attribute a
-             WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
+             WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
+       coalesce((SELECT pg_catalog.string_agg(e.ctid::text, ',' ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid),
+                (SELECT pg_catalog.string_agg(a.ctid::text, ',' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+                  WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped AND t.typtype = 'c'), '')
   FROM pg_catalog.pg_type t
   JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
   LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
@@ -176,6 +179,6 @@ func readTypes(ctx context.Context, q Querier, oids []uint32) ([]*typeRow, error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*typeRow, error) {
 		r := new(typeRow)
 		return r, row.Scan(&r.oid, &r.schema, &r.name, &r.typtype, &r.elem, &r.arrayOut, &r.delim, &r.base, &r.typmod, &r.of,
-			&r.cast, &r.hstoreCast, &r.labels, &r.fields, &r.fieldTypes, &r.fieldTypmods)
+			&r.cast, &r.hstoreCast, &r.labels, &r.fields, &r.fieldTypes, &r.fieldTypmods, &r.age)
 	})
 }
