@@ -21,7 +21,7 @@ type caches struct {
 	*sink.Cache
 	store  *memory.Store
 	info   syncd.TableInfo
-	keys   []syncd.Key
+	rows   int
 	at     syncd.LSN
 	seq    uint64
 	deltas []syncd.Delta
@@ -40,10 +40,7 @@ func newCaches(rows int) (*caches, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caches{Cache: sink.New(sink.Options{Store: store}), store: store, info: info, keys: make([]syncd.Key, rows)}
-	for i := range c.keys {
-		c.keys[i] = syncd.MakeKey(strconv.Itoa(i))
-	}
+	c := &caches{Cache: sink.New(sink.Options{Store: store}), store: store, info: info, rows: rows}
 	const page = 10_000
 	for i := 0; i < rows; i += page {
 		c.fill(min(page, rows-i), func(n int) int { return i + n })
@@ -54,21 +51,27 @@ func newCaches(rows int) (*caches, error) {
 	return c, nil
 }
 
-// fill makes the next flush: n upserts of the rows that pick names.
+// fill makes the next flush: n upserts of the rows that pick names. As in a message, keys and rows lie one behind the other.
 func (c *caches) fill(n int, pick func(int) int) {
 	c.deltas = c.deltas[:0]
-	rows := make([]byte, 0, n*200)
+	rows, names, ends := make([]byte, 0, n*200), make([]byte, 0, n*8), make([]int, 0, n)
 	for i := range n {
 		c.at++
 		k := pick(i)
+		names = strconv.AppendInt(names, int64(k), 10)
+		ends = append(ends, len(names))
 		begin := len(rows)
 		rows = fmt.Appendf(rows, `{"id":%d,"note":"%016x`, k, uint64(c.at)*0x9E3779B97F4A7C15)
 		for len(rows)-begin < 198 {
 			rows = append(rows, 'a'+byte(len(rows)%26))
 		}
 		rows = append(rows, `"}`...)
-		c.deltas = append(c.deltas, syncd.Delta{Table: c.info.Table, Op: syncd.Upsert, Key: c.keys[k], Row: rows[begin:len(rows):len(rows)],
+		c.deltas = append(c.deltas, syncd.Delta{Table: c.info.Table, Op: syncd.Upsert, Row: rows[begin:len(rows):len(rows)],
 			Version: syncd.Version{Epoch: 1, LSN: c.at, Ordinal: 1}, XID: syncd.XID(c.at), Schema: c.info.Schema})
+	}
+	keys, from := syncd.Key(names), 0
+	for i, end := range ends {
+		c.deltas[i].Key, from = keys[from:end], end
 	}
 }
 
@@ -79,7 +82,7 @@ func (c *caches) apply() error {
 	return c.Flush(&sink.Flush{Deltas: map[syncd.Table][]syncd.Delta{c.info.Table: c.deltas}, Marker: m, Seq: c.seq})
 }
 
-func (c *caches) any(int) int { return rand.IntN(len(c.keys)) }
+func (c *caches) any(int) int { return rand.IntN(c.rows) }
 
 // alone is a sidecar without stages around it.
 type alone struct{}

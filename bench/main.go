@@ -9,6 +9,7 @@
 //	go run ./bench apply     deltas a second and core into a cache in memory, without I/O
 //	go run ./bench load      a start: 1,000,000 rows read from the file that the last run left, and what they take
 //	go run ./bench tail      p99 of a read by HTTP while 100,000 deltas a second are applied, against an idle cache
+//	go run ./bench -rows 10000000 big    a large table through the whole path: list, updates, digest, start from the checkpoint (needs 15 GB of disk, 4 GiB of memory)
 //	go run ./bench list      a full list of those rows (syncd resync --mode full), against COPY … TO STDOUT
 //
 // Absolute figures mean little on a shared machine; the ratios of one run are what counts.
@@ -37,11 +38,11 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds; medians are printed")
 	flag.IntVar(&o.changes, "changes", 1_000_000, "row changes of a drain")
-	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest, list, get, apply, load and tail")
+	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest, list, get, apply, load, tail and big")
 	flag.BoolVar(&o.tcp, "tcp", true, "connect to Postgres by TCP; -tcp=false: by its Unix socket")
 	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency or tail round")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|load|tail …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|load|tail|big …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -60,13 +61,13 @@ func main() {
 
 func run(ctx context.Context, o options, names []string) (err error) {
 	benches := map[string]func(context.Context, *rig, options) error{
-		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list,
+		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list, "big": big,
 	}
 	// These need neither Postgres nor the command.
 	inside := map[string]func(context.Context, options) error{"get": get, "apply": apply, "load": load, "tail": tail99}
 	for _, n := range names {
 		if benches[n] == nil && inside[n] == nil {
-			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, load or tail", n)
+			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, load, tail or big", n)
 		}
 	}
 	for _, n := range names {

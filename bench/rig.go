@@ -145,7 +145,7 @@ func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 // reached waits until the cache is complete through lsn.
 func (d *daemon) reached(ctx context.Context, lsn string) error {
 	url := "http://" + d.addr + "/v1/tables/public.item/rows/1?timeout=1m&min_version=" + lsn
-	deadline := time.Now().Add(10 * time.Minute)
+	deadline := time.Now().Add(time.Hour)
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {

@@ -149,7 +149,7 @@ func (j *judge) judge(k syncd.Key, row []byte) error {
 	_, isOpen := j.Open[k]
 	switch {
 	case v.Decision == Take:
-		j.write(Write{Table: j.name, Key: k, Entry: next}, before{e.Row, v.Kind})
+		j.write(Write{Table: j.name, Key: k, Entry: next}, before{row: e.Row, kind: v.Kind})
 	case v.Decision == Agree && has && (isOpen || !j.Listed):
 		j.put(k, next, e) // from now on it is known to be as new as this
 	case v.Decision == Undecided:

@@ -1,7 +1,7 @@
 package sink
 
 import (
-	"bytes"
+	"maps"
 	"unsafe"
 
 	"github.com/syncd-io/syncd"
@@ -13,6 +13,7 @@ import (
 type before struct {
 	row  []byte
 	kind Kind // what the write repairs
+	same bool // it changes nothing for readers
 }
 
 // The bytes that a change and a commit take beside keys and rows.
@@ -58,9 +59,10 @@ func (h *History) add(c *change) {
 // keep adds the changes of a commit to the logs of their tables, and forgets the oldest commits.
 func (h *History) keep(c *change, all map[syncd.Table]*changed, moved bool) {
 	k := kept{}
+	c.copy(all)
 	for name, t := range all {
 		l := h.log(name)
-		commit := &Commit{Mark: h.head, Through: c.state.Tables[name].Complete(), Changes: t.copy(), moved: moved}
+		commit := &Commit{Mark: h.head, Through: c.state.Tables[name].Complete(), Changes: t.changes, moved: moved}
 		l.commits = append(l.commits, commit)
 		k.tables, k.bytes = append(k.tables, keptTable{l, commit}), k.bytes+t.bytes
 		l.wake.wake()
@@ -117,64 +119,76 @@ func (h *History) resetAll(s *State, why string) {
 	}
 }
 
-// changed are the changes of one table in a commit, whose rows are not the history's own yet.
+// changed counts the changes of one table in a commit. own is what copy needs.
 type changed struct {
-	changes []Change
-	bytes   int
+	n, bytes int
+	changes  []Change
+	own      []byte
 }
 
-// changes gives what a commit changed for readers, by table: nothing of tables that are not served.
+// changes counts what a commit changed for readers, by table: nothing of tables that are not served. It marks the writes that
+// change nothing.
 func (c *change) changes() map[syncd.Table]*changed {
 	var all map[syncd.Table]*changed
 	var t *changed
-	var name syncd.Table
 	for i := range c.batch.Writes {
 		w, b := &c.batch.Writes[i], &c.before[i]
-		row := w.Entry.Row
-		if w.Remove {
-			row = nil
-		}
-		if (row == nil) == (b.row == nil) && bytes.Equal(row, b.row) {
-			continue
-		}
-		if t == nil || w.Table != name {
-			if s := c.state.Tables[w.Table]; s == nil || !s.Listed {
-				continue
-			}
-			if all == nil {
-				all = map[syncd.Table]*changed{}
-			}
-			if name, t = w.Table, all[w.Table]; t == nil {
-				t = &changed{bytes: commitBytes, changes: make([]Change, 0, len(c.batch.Writes)-i)}
-				all[name] = t
+		row := w.row()
+		if i == 0 || w.Table != c.batch.Writes[i-1].Table {
+			t = all[w.Table]
+			if s := c.state.Tables[w.Table]; t == nil && s != nil && s.Listed {
+				if all == nil {
+					all = map[syncd.Table]*changed{}
+				}
+				t = &changed{bytes: commitBytes}
+				all[w.Table] = t
 			}
 		}
-		t.changes = append(t.changes, Change{Key: w.Key, Row: row, Was: b.row, Kind: b.kind})
-		t.bytes += changeBytes + len(w.Key) + len(row) + len(b.row)
+		if b.same = t == nil || same(row, b.row); !b.same {
+			t.n++
+			t.bytes += changeBytes + len(w.Key) + len(row) + len(b.row)
+		}
 	}
+	maps.DeleteFunc(all, func(_ syncd.Table, t *changed) bool { return t.n == 0 })
 	return all
 }
 
-// copy gives the changes with keys and rows of their own, in one piece of memory.
-func (c *changed) copy() []Change {
-	own := make([]byte, 0, c.bytes-commitBytes-len(c.changes)*changeBytes)
-	take := func(b []byte) []byte {
-		if b == nil {
-			return nil
-		}
-		n := len(own)
-		own = append(own, b...)
-		return own[n:len(own):len(own)]
+// row is what readers see of a write.
+func (w *Write) row() []byte {
+	if w.Remove {
+		return nil
 	}
-	all := make([]Change, len(c.changes))
-	for i, x := range c.changes {
-		n := len(own)
-		own = append(own, x.Key...)
-		key := syncd.Key("")
-		if k := own[n:]; len(k) > 0 {
-			key = syncd.Key(unsafe.String(&k[0], len(k))) // it is not written to any more
+	return w.Entry.Row
+}
+
+// copy makes the changes of the tables that are in all, with keys and rows of their own, each table's in one piece of memory.
+func (c *change) copy(all map[syncd.Table]*changed) {
+	var t *changed
+	for i := range c.batch.Writes {
+		w, b := &c.batch.Writes[i], &c.before[i]
+		if i == 0 || w.Table != c.batch.Writes[i-1].Table {
+			if t = all[w.Table]; t != nil && t.changes == nil {
+				t.changes, t.own = make([]Change, 0, t.n), make([]byte, 0, t.bytes-commitBytes-t.n*changeBytes)
+			}
 		}
-		all[i] = Change{Key: key, Row: take(x.Row), Was: take(x.Was), Kind: x.Kind}
+		if t != nil && !b.same {
+			t.changes = append(t.changes, Change{Key: t.key(w.Key), Row: t.take(w.row()), Was: t.take(b.row), Kind: b.kind})
+		}
 	}
-	return all
+}
+
+func (c *changed) take(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	n := len(c.own)
+	c.own = append(c.own, b...)
+	return c.own[n:len(c.own):len(c.own)]
+}
+
+func (c *changed) key(k syncd.Key) syncd.Key {
+	n := len(c.own)
+	c.own = append(c.own, k...)
+	own := c.own[n:] // it is not written to any more
+	return syncd.Key(unsafe.String(unsafe.SliceData(own), len(own)))
 }

@@ -16,12 +16,7 @@ func (w *writer) compact() {
 		}
 		gone += w.gather()
 	}
-	for list := w.moves.sort(); len(list) > 0; {
-		l := w.leafOf(list[0].hash)
-		n := sameLeaf(list, l.depth)
-		w.moveLeaf(l, list[:n])
-		list = list[n:]
-	}
+	w.eachLeaf(w.moves.sort(), w.moveLeaf)
 	w.moves.reset()
 }
 
@@ -68,20 +63,21 @@ func (w *writer) gather() (gone int) {
 
 // moveLeaf moves the records of one leaf that are live. The last live one of a block takes the block with it.
 func (w *writer) moveLeaf(l leaf, moves []item) {
-	w.scratch = append(w.scratch[:0], l.slots...)
-	moved := false
+	slots, own := l.slots(), false
 	for _, m := range moves {
 		from := place(m.ref)
-		for i := l.lower(m.hash); i < len(w.scratch) && w.scratch[i].bits() == m.hash>>placeBits; i++ {
-			if w.scratch[i].place() == from {
-				w.scratch[i] = makeSlot(m.hash, w.moveRecord(from))
-				moved = true
+		for i := l.lower(m.hash); i < len(slots) && slots[i].bits() == m.hash>>placeBits; i++ {
+			if slots[i].place() == from {
+				if !own {
+					slots, own = w.copySlots(slots, true), true
+				}
+				slots[i] = makeSlot(m.hash, w.moveRecord(from))
 				break
 			}
 		}
 	}
-	if moved {
-		w.replaceLeaf(moves[0].hash, l, w.scratch)
+	if own {
+		w.putLeaf(moves[0].hash, leafOver(l.depth, slots))
 	}
 }
 

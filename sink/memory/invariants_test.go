@@ -3,7 +3,6 @@ package memory
 import (
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"github.com/syncd-io/syncd"
 )
@@ -38,11 +37,11 @@ func (w *writer) check() error {
 	var last cursor
 	for i := 0; i < w.dir.n; {
 		l := w.dir.at(i)
-		leafBytes += unit * len(l.slots)
+		leafBytes += unit * int(l.n)
 		if l.depth > w.depth {
 			return fmt.Errorf("leaf %d is deeper than the directory", i)
 		}
-		for _, s := range l.slots {
+		for _, s := range l.slots() {
 			r := w.record(s.place())
 			hash := w.hash(keyOf(r.key))
 			if int(hash>>(64-w.depth))>>(w.depth-l.depth) != i>>(w.depth-l.depth) || s.bits() != hash>>placeBits {
@@ -68,7 +67,7 @@ func (w *writer) check() error {
 		}
 		span := 1 << (w.depth - l.depth)
 		for j := range span {
-			if o := w.dir.at(i + j); o.depth != l.depth || unsafe.SliceData(o.slots) != unsafe.SliceData(l.slots) {
+			if o := w.dir.at(i + j); o != l {
 				return fmt.Errorf("leaf %d does not fill its %d places", i, span)
 			}
 		}

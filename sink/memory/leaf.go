@@ -1,5 +1,7 @@
 package memory
 
+import "unsafe"
+
 // A slot is one entry of the index: the top 28 bits of the key's hash, and the entry's place. So slots compare as the
 // hashes do, as far as 28 bits tell; entries equal in them are ordered by the whole hash, then by the key.
 type slot uint64
@@ -27,9 +29,11 @@ func (s slot) place() place { return place(s & (1<<placeBits - 1)) }
 // bits are the 28 bits of the hash that the slot holds.
 func (s slot) bits() uint64 { return uint64(s >> placeBits) }
 
-// leaf holds the slots, in order, of all entries whose hashes have the same top bits; depth says how many.
+// leaf holds the slots, in order, of all entries whose hashes have the same top bits; depth says how many. It is as small
+// as can be, since each commit copies the parts of the directory that it changes.
 type leaf struct {
-	slots []slot
+	first *slot // of n
+	n     uint32
 	depth uint8
 }
 
@@ -37,13 +41,20 @@ type leaf struct {
 const maxLeaf = 64
 
 func makeLeaf(depth uint8, slots []slot) leaf {
-	return leaf{depth: depth, slots: append(make([]slot, 0, len(slots)), slots...)}
+	return leafOver(depth, append(make([]slot, 0, len(slots)), slots...))
 }
+
+// leafOver makes a leaf of slots that nothing changes any more.
+func leafOver(depth uint8, slots []slot) leaf {
+	return leaf{first: unsafe.SliceData(slots), n: uint32(len(slots)), depth: depth}
+}
+
+func (l leaf) slots() []slot { return unsafe.Slice(l.first, l.n) }
 
 // lower gives the index of the first slot whose bits are no lower than those of the hash. Hashes are spread evenly, so it
 // looks where that should be, and walks from there.
-func (l *leaf) lower(hash uint64) int {
-	slots, bits := l.slots, hash>>placeBits
+func (l leaf) lower(hash uint64) int {
+	slots, bits := l.slots(), hash>>placeBits
 	i := l.guess(hash)
 	for i > 0 && slots[i-1].bits() >= bits {
 		i--
@@ -55,6 +66,6 @@ func (l *leaf) lower(hash uint64) int {
 }
 
 // guess gives the index of the slot where a hash should be.
-func (l *leaf) guess(hash uint64) int {
-	return int((hash << l.depth) >> 32 * uint64(len(l.slots)) >> 32)
+func (l leaf) guess(hash uint64) int {
+	return int((hash << l.depth) >> 32 * uint64(l.n) >> 32)
 }

@@ -311,7 +311,7 @@ func (w *writer) appendSorted(items []loaded) {
 		hash := items[0].hash
 		l := w.leafOf(hash)
 		shift := 64 - l.depth
-		slots := append(w.scratch[:0], l.slots...)
+		slots := append(w.scratch[:0], l.slots()...)
 		n := 0
 		for ; n < len(items) && items[n].hash>>shift == hash>>shift; n++ {
 			slots = append(slots, items[n].slot)

@@ -52,7 +52,7 @@ func (t *table) get(key syncd.Key) (sink.Entry, bool) {
 	}
 	hash := t.hash(key)
 	l := t.leafOf(hash)
-	_, r, found := t.locate(l.slots, l.lower(hash), hash, key)
+	_, r, found := t.locate(l.slots(), l.lower(hash), hash, key)
 	if !found {
 		return sink.Entry{}, false
 	}
@@ -71,9 +71,10 @@ func (t *table) walk(from uint64, fn func(*record) bool) {
 	var r record // one for all, since fn makes it escape
 	for i := int(from >> (64 - t.depth)); i < t.dir.n; {
 		l := t.dir.at(i)
-		for j, s := range l.slots {
+		slots := l.slots()
+		for j, s := range slots {
 			if j%walkAhead == 0 {
-				t.touchAll(l.slots[j:min(j+walkAhead, len(l.slots))])
+				t.touchAll(slots[j:min(j+walkAhead, len(slots))])
 			}
 			if s.bits() < from>>placeBits {
 				continue

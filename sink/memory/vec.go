@@ -3,7 +3,7 @@ package memory
 import "slices"
 
 // chunkLen is how many elements of a vec one change copies.
-const chunkLen = 64
+const chunkLen = 32
 
 // vec is a vector whose copies share what they have in common. A copy that was published is never changed: set and push
 // copy first what the commit under way has not made itself.

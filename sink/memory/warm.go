@@ -39,14 +39,14 @@ func (t *table) warm(keys []syncd.Key) {
 		leaves[i] = t.leafOf(hashes[i])
 	}
 	for i := range keys {
-		if l := &leaves[i]; len(l.slots) > 0 {
-			sum += uint64(l.slots[l.guess(hashes[i])])
+		if l := leaves[i]; l.n > 0 {
+			sum += uint64(l.slots()[l.guess(hashes[i])])
 		}
 	}
 	for i := range keys {
-		l := &leaves[i]
-		if at := l.lower(hashes[i]); at < len(l.slots) {
-			sum += t.touchRow(l.slots[at].place())
+		slots := leaves[i].slots()
+		if at := leaves[i].lower(hashes[i]); at < len(slots) {
+			sum += t.touchRow(slots[at].place())
 		}
 	}
 	touched.Store(sum)
@@ -70,6 +70,19 @@ func (t *table) touchAll(slots []slot) {
 	sum := uint64(0)
 	for _, s := range slots {
 		sum += t.touch(s.place())
+	}
+	touched.Store(sum)
+}
+
+// touchLeaves reads the slots of the leaves that items belong to.
+func (t *table) touchLeaves(list []item) {
+	const line = 64 / unit
+	sum := uint64(0)
+	for _, it := range list {
+		slots := t.leafOf(it.hash).slots()
+		for i := 0; i < len(slots); i += line {
+			sum += uint64(slots[i])
+		}
 	}
 	touched.Store(sum)
 }

@@ -54,7 +54,7 @@ func (w *writer) seal() {
 
 // account counts the table's memory.
 func (w *writer) account() account {
-	const leafSize, blockSize, statSize, originSize, refSize = 32, 24, 24, 24, 8
+	const leafSize, blockSize, statSize, originSize, refSize = 16, 24, 24, 24, 8
 	vectors := w.dir.size(leafSize) + w.blocks.size(blockSize) + w.origins.size(originSize)
 	index := vectors + w.leafBytes + w.digestBytes() + len(w.slab.stats)*statSize + w.interned.bytes + len(w.interned.refs)*refSize + w.indexBytes()
 	return account{used: w.slab.size + index, blocks: w.slab.size, live: w.slab.live, count: w.slab.count()}
@@ -62,12 +62,7 @@ func (w *writer) account() account {
 
 // apply makes the writes of a batch that w.items names.
 func (w *writer) apply(writes []sink.Write) {
-	for list := w.items.sort(); len(list) > 0; {
-		l := w.leafOf(list[0].hash)
-		n := sameLeaf(list, l.depth)
-		w.applyLeaf(l, list[:n], writes)
-		list = list[n:]
-	}
+	w.eachLeaf(w.items.sort(), func(l leaf, list []item) { w.applyLeaf(l, list, writes) })
 	w.items.reset()
 	w.applyIndexes()
 	w.keepDigest()
@@ -77,30 +72,65 @@ func (w *writer) apply(writes []sink.Write) {
 	}
 }
 
+// leavesAhead is how many items have their leaves looked for at a time.
+const leavesAhead = 32
+
+// eachLeaf calls fn with each leaf that items, which ascend, belong to, and those that do.
+func (w *writer) eachLeaf(list []item, fn func(l leaf, list []item)) {
+	for done, ahead := 0, 0; done < len(list); {
+		if done >= ahead && len(list) > leavesAhead/8 {
+			ahead = min(done+leavesAhead, len(list))
+			w.touchLeaves(list[done:ahead])
+		}
+		l := w.leafOf(list[done].hash)
+		n := sameLeaf(list[done:], l.depth)
+		fn(l, list[done:done+n])
+		done += n
+	}
+}
+
 // applyLeaf makes the writes of one leaf.
 func (w *writer) applyLeaf(l leaf, list []item, writes []sink.Write) {
-	slots := append(w.scratch[:0], l.slots...)
+	slots, own, keeps := l.slots(), false, false
 	at := l.lower(list[0].hash)
 	for _, it := range list {
 		for at < len(slots) && slots[at].bits() < it.hash>>placeBits {
 			at++
 		}
-		slots = w.write(slots, at, it.hash, &writes[it.ref])
+		c := &writes[it.ref]
+		i, old, found := w.locate(slots, at, it.hash, c.Key)
+		if !own {
+			keeps = found && !c.Remove
+			slots, own = w.copySlots(slots, keeps), true
+		}
+		slots = w.write(slots, i, it.hash, c, &old, found)
 	}
-	w.scratch = slots
+	if keeps && len(slots) == int(l.n) {
+		w.putLeaf(list[0].hash, leafOver(l.depth, slots))
+		return
+	}
 	w.replaceLeaf(list[0].hash, l, slots)
 }
 
-// write makes one write among the slots of its leaf; the first slot with the hash's bits stands at index at, or would.
-func (w *writer) write(slots []slot, at int, hash uint64, c *sink.Write) []slot {
-	i, old, found := w.locate(slots, at, hash, c.Key)
+// copySlots gives a copy of a leaf's slots to be changed: one that can be the leaf's next, where it is to keep its size, else
+// one that lies in the scratch space and has room.
+func (w *writer) copySlots(slots []slot, keeps bool) []slot {
+	if keeps {
+		return append(make([]slot, 0, len(slots)), slots...)
+	}
+	w.scratch = slices.Grow(w.scratch[:0], 2*maxLeaf)
+	return append(w.scratch, slots...)
+}
+
+// write makes one write among the slots of its leaf: of the record old in slot i, or, where the key was not found, before slot i.
+func (w *writer) write(slots []slot, i int, hash uint64, c *sink.Write, old *record, found bool) []slot {
 	switch {
 	case c.Remove && !found:
 		return slots
 	case c.Remove:
 		w.subDigest(hash, old.row)
 		w.reindex(hash, old.row, nil)
-		w.take(slots[i].place(), &old)
+		w.take(slots[i].place(), old)
 		return slices.Delete(slots, i, i+1)
 	}
 	w.reindex(hash, old.row, c.Entry.Row)
@@ -110,7 +140,7 @@ func (w *writer) write(slots []slot, at int, hash uint64, c *sink.Write) []slot 
 		return slices.Insert(slots, i, s)
 	}
 	w.subDigest(hash, old.row)
-	w.take(slots[i].place(), &old)
+	w.take(slots[i].place(), old)
 	slots[i] = s
 	return slots
 }
@@ -145,7 +175,7 @@ func (w *writer) take(p place, r *record) {
 }
 
 func (w *writer) replaceLeaf(hash uint64, old leaf, slots []slot) {
-	w.leafBytes -= unit * len(old.slots)
+	w.leafBytes -= unit * int(old.n)
 	w.setLeaf(hash, old.depth, slots)
 }
 
@@ -161,9 +191,13 @@ func (w *writer) setLeaf(hash uint64, depth uint8, slots []slot) {
 	for w.depth < depth {
 		w.doubleDir()
 	}
-	l := makeLeaf(depth, slots)
 	w.leafBytes += unit * len(slots)
-	span := 1 << (w.depth - depth)
+	w.putLeaf(hash, makeLeaf(depth, slots))
+}
+
+// putLeaf puts a leaf into its places in the directory.
+func (w *writer) putLeaf(hash uint64, l leaf) {
+	span := 1 << (w.depth - l.depth)
 	first := int(hash>>(64-w.depth)) &^ (span - 1)
 	for i := range span {
 		w.dir.set(&w.dirOwner, first+i, l)
