@@ -3,6 +3,7 @@ package syncd
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Table names a table: the pair of its schema and name as the catalog holds them, never joined by a dot.
@@ -37,6 +38,12 @@ func ParseTable(s string) (Table, error) {
 	bad := func(why string) (Table, error) {
 		return Table{}, fmt.Errorf("table %q: %s; write it as in SQL, schema.table, such as public.users or public.\"Odd Name\"", s, why)
 	}
+	switch {
+	case !utf8.ValidString(s):
+		return bad("it is not UTF-8")
+	case strings.IndexByte(s, 0) >= 0:
+		return bad("no name holds a NUL byte")
+	}
 	var parts []string
 	rest := s
 	for {
@@ -65,7 +72,7 @@ func ParseTable(s string) (Table, error) {
 				return bad("an unquoted part holds a character that SQL wants quoted")
 			}
 		}
-		if part == "" || strings.IndexByte(part, 0) >= 0 {
+		if part == "" {
 			return bad("a part is empty")
 		}
 		parts = append(parts, part)

@@ -41,7 +41,8 @@ func TestParseTable(t *testing.T) {
 		"public.users;":    "quoted",
 		"public.a*":        "quoted",
 		"public.users ":    "quoted",
-		"public.\"a\x00\"": "empty",
+		"public.\"a\x00\"": "NUL",
+		"public.\"\xff\"":  "UTF-8",
 	} {
 		_, err := syncd.ParseTable(text)
 		if err == nil || !strings.Contains(err.Error(), why) {

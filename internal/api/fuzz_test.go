@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/syncd-io/syncd"
 )
@@ -96,7 +97,7 @@ func FuzzRoute(f *testing.F) {
 	f.Add("Odd.Schema", `a"b/c`, "")
 	f.Add("ä", "%2F", "..")
 	f.Fuzz(func(t *testing.T, schema, name, value string) {
-		if schema == "" || name == "" || strings.Contains(schema+name+value, "\x00") {
+		if schema == "" || name == "" || strings.Contains(schema+name+value, "\x00") || !utf8.ValidString(schema+name) {
 			return
 		}
 		table, key := syncd.Table{Schema: schema, Name: name}, syncd.MakeKey(value)
