@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
@@ -53,9 +55,20 @@ func BenchmarkFlush(b *testing.B) {
 	for i := 0; i < rows; i += 10_000 {
 		flush(func(j int) int { return i + j }, 10_000)
 	}
+	used := processor()
 	b.ResetTimer()
 	for n := 0; n < b.N; n += each {
 		flush(func(int) int { return r.IntN(rows) }, min(each, b.N-n))
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
+	b.ReportMetric(float64(b.N)/(processor()-used).Seconds(), "deltas/cpu-s")
+}
+
+// processor is the processor time that this process has used.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

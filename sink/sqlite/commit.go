@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -35,6 +36,7 @@ func (f *file) commit(fn func() error, visible func()) error {
 		}
 		f.mu.Unlock()
 		if err == nil {
+			f.heed()
 			return f.next()
 		}
 	}
@@ -182,69 +184,108 @@ func (c *commit) writes(all []sink.Write) error {
 	return nil
 }
 
-func (c *commit) writeTable(t *table, writes []*sink.Write) error {
-	keys := make([]syncd.Key, len(writes))
-	hashes := make(map[syncd.Key]uint64, len(writes))
-	for i, w := range writes {
+// entryWrite is one write of a commit, with what it replaces.
+type entryWrite struct {
+	*sink.Write
+	hash uint64
+	old  loaded
+}
+
+// gone says whether the write takes a row away.
+func (w *entryWrite) gone() bool { return w.old.entry.Row != nil && (w.Remove || w.Entry.Row == nil) }
+
+func (c *commit) writeTable(t *table, some []*sink.Write) error {
+	keys := make([]syncd.Key, len(some))
+	for i, w := range some {
 		keys[i] = w.Key
-		hashes[w.Key] = w.Key.Hash()
 	}
-	slices.SortFunc(writes, func(a, b *sink.Write) int {
-		return cmp.Or(cmp.Compare(hashes[a.Key], hashes[b.Key]), cmp.Compare(a.Key, b.Key))
-	})
-	if err := t.load(c.f.w, keys); err != nil {
+	if err := t.load(c.f, keys); err != nil {
 		return err
 	}
-	if err := c.removals(t, writes); err != nil {
+	writes := make([]entryWrite, len(some))
+	for i, w := range some {
+		writes[i] = entryWrite{w, c.f.hash(w.Key), t.loaded[w.Key]}
+	}
+	taken, err := c.takeAway(t, writes)
+	if err == nil {
+		err = c.f.next()
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.rows(t, writes, taken == 0); err != nil { // in the order they came in: a list's is the key's, which fills pages best
 		return err
 	}
 	if err := c.f.next(); err != nil {
 		return err
 	}
-	if err := c.entries(t, writes); err != nil {
-		return err
-	}
-	if err := c.f.next(); err != nil {
-		return err
-	}
-	return c.rows(t, writes)
+	slices.SortFunc(writes, func(a, b entryWrite) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.Key, b.Key)) })
+	return c.entries(t, writes)
 }
 
-// removals takes entries away, and all rows that are gone: before others come, that may have an equal key.
-func (c *commit) removals(t *table, writes []*sink.Write) error {
-	var remove, where string
-	if remove = "DELETE FROM " + entriesOf(t.id) + " WHERE hash = ? AND key = ?"; t.shape != nil {
-		where = "DELETE FROM " + quote(t.physical) + " WHERE " + t.shape.where()
+// takeAway takes all rows away that are gone: before others come, that may have an equal key. It says how many.
+func (c *commit) takeAway(t *table, writes []entryWrite) (n int, err error) {
+	if t.shape == nil {
+		return 0, nil
 	}
+	where := "DELETE FROM " + quote(t.physical) + " WHERE " + t.shape.where()
 	var values, key []any
-	for _, w := range writes {
-		l := t.loaded[w.Key]
-		if w.Remove && l.ok {
-			if err := c.f.w.exec(remove, signed(w.Key.Hash()), []byte(w.Key)); err != nil {
-				return err
-			}
-		}
-		if t.shape == nil || l.entry.Row == nil || !w.Remove && w.Entry.Row != nil {
-			continue
-		}
-		if values = t.shape.values(l.entry.Row, values); values != nil {
-			key = t.shape.keyOf(values, key[:0])
-			if err := c.f.w.exec(where, key...); err != nil {
-				return err
+	for i := range writes {
+		if w := &writes[i]; w.gone() {
+			if values = t.shape.values(w.old.entry.Row, values); values != nil {
+				key = t.shape.keyOf(values, key[:0])
+				if err := c.f.w.exec(where, key...); err != nil {
+					return n, err
+				}
+				n++
 			}
 		}
 	}
-	return nil
+	return n, nil
 }
 
-// entries writes the entries that are set.
-func (c *commit) entries(t *table, writes []*sink.Write) error {
-	into := newBatch(c.f.w, entriesOf(t.id), entryFields)
-	for _, w := range writes {
+// entries writes the entries, in the order of their hashes.
+func (c *commit) entries(t *table, writes []entryWrite) error {
+	into := newBatch(c.f.w, entriesOf(t.id), 2, "")
+	remove := "DELETE FROM " + entriesOf(t.id) + " WHERE hash = ?"
+	var arena []byte
+	for len(writes) > 0 {
+		n := 1
+		for n < len(writes) && writes[n].hash == writes[0].hash {
+			n++
+		}
+		start := len(arena)
+		arena = c.ofOneHash(t, writes[:n], arena)
+		var err error
+		if len(arena) > start {
+			into.args = append(into.args, signed(writes[0].hash), arena[start:len(arena):len(arena)])
+			err = into.wrote()
+		} else {
+			err = c.f.w.exec(remove, signed(writes[0].hash))
+		}
+		if err != nil {
+			return err
+		}
+		if len(into.args) == 0 {
+			arena = arena[:0]
+		}
+		writes = writes[n:]
+	}
+	return into.end()
+}
+
+// ofOneHash appends what is stored under a hash, nothing where that is to go, and takes note of what changes.
+func (c *commit) ofOneHash(t *table, writes []entryWrite, b []byte) []byte {
+	var others []keyed
+	for i := range writes {
+		w := &writes[i]
+		if w.old.others != nil {
+			others = w.old.others
+		}
 		change := sumChange{t: t, k: w.Key}
-		if l := t.loaded[w.Key]; l.ok {
-			change.old = &l.entry
-			if l.entry.Row != nil {
+		if w.old.ok {
+			change.old = &w.old.entry
+			if w.old.entry.Row != nil {
 				t.rows--
 			}
 		}
@@ -253,35 +294,69 @@ func (c *commit) entries(t *table, writes []*sink.Write) error {
 			if w.Entry.Row != nil {
 				t.rows++
 			}
-			into.args = appendEntry(into.args, w.Key, &w.Entry)
-			if err := into.wrote(); err != nil {
-				return err
-			}
 		}
 		c.sums = append(c.sums, change)
 	}
-	return into.end()
+	for i := range writes {
+		w := &writes[i]
+		for len(others) > 0 && others[0].key <= w.Key {
+			if others[0].key < w.Key {
+				b = appendEntry(b, others[0].key, &others[0].entry)
+			}
+			others = others[1:]
+		}
+		if !w.Remove {
+			b = appendEntry(b, w.Key, &w.Entry)
+		}
+	}
+	for i := range others {
+		b = appendEntry(b, others[i].key, &others[i].entry)
+	}
+	return b
 }
 
-// rows writes the rows that others see.
-func (c *commit) rows(t *table, writes []*sink.Write) error {
+// rows writes the rows that others see. Where they are known to be those of their entries, what stays the same is left alone:
+// rows (none was taken away whose key may be equal), and of those that differ the indexes that don't change.
+func (c *commit) rows(t *table, writes []entryWrite, alone bool) error {
 	if t.shape == nil {
 		return nil
 	}
-	into := newBatch(c.f.w, quote(t.physical), len(t.shape.columns))
+	trusted := t.checked == c.f.touched
+	whole := newBatch(c.f.w, quote(t.physical), len(t.shape.columns), "")
+	beside := newBatch(c.f.w, quote(t.physical), len(t.shape.columns), t.beside)
 	var values []any
-	for _, w := range writes {
+	var olds, news [][]byte
+	for i := range writes {
+		w := &writes[i]
 		if w.Remove || w.Entry.Row == nil {
 			continue
 		}
-		if values = t.shape.values(w.Entry.Row, values); values != nil {
-			into.args = append(into.args, values...)
-			if err := into.wrote(); err != nil {
-				return err
+		if news = t.shape.raw(w.Entry.Row, news); news == nil {
+			continue
+		}
+		into := whole
+		if w.old.entry.Row != nil && trusted && !t.spoilt[w.Key] {
+			if olds = t.shape.raw(w.old.entry.Row, olds); olds != nil && sameRaw(olds, news, t.shape.key) {
+				if alone && bytes.Equal(w.old.entry.Row, w.Entry.Row) {
+					continue
+				}
+				if t.beside != "" && sameRaw(olds, news, t.indexed) {
+					into = beside
+				}
 			}
 		}
+		if values = t.shape.ofRaw(news, values); values == nil {
+			continue
+		}
+		into.args = append(into.args, values...)
+		if err := into.wrote(); err != nil {
+			return err
+		}
 	}
-	return into.end()
+	if err := whole.end(); err != nil {
+		return err
+	}
+	return beside.end()
 }
 
 // count gives the state with the rows of each table counted.
@@ -309,8 +384,8 @@ func (c *commit) count(state *sink.State) *sink.State {
 // visible takes over what was committed.
 func (c *commit) visible(state *sink.State) {
 	s := c.Store
-	for _, change := range c.sums {
-		change.apply()
+	for i := range c.sums {
+		c.sums[i].apply()
 	}
 	for _, name := range c.gone {
 		delete(s.tables, name)

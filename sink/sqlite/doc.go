@@ -10,8 +10,8 @@
 //
 // # What is stored
 //
-// _syncd_entries_N holds the entries of one table in the order of the keys' hashes: where each came from, and its row as the
-// exact JSON that readers of the cache get. The source's tables are made of that JSON, in the same transaction, and are read
+// _syncd_entries_N holds the entries of one table under the keys' hashes, each as one value: where it came from, and its row as
+// the exact JSON that readers of the cache get. The source's tables are made of that JSON, in the same transaction, and are read
 // back only to be checked. The state lies in _syncd_state, written with each commit. A new epoch is built beside the one that
 // is read, in tables of its own, and Promote puts it in the other's place in one transaction.
 //
@@ -24,5 +24,6 @@
 // what is stored and each table is compared with its entries; what differs shows as a wrong row, and the next resync puts it
 // right. What nobody wrote and the disk changed is found where SQLite notices, or by a full resync.
 //
-// A reader that holds one transaction open for long keeps the write-ahead log from being reused: the file PATH-wal grows.
+// The write-ahead log is taken into the file beside the commits, from 16 MiB on; a commit waits for that only where the log has
+// grown to 128 MiB. A reader that holds one transaction open for long keeps the write-ahead log from being reused: the file PATH-wal grows.
 package sqlite

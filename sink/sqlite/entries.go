@@ -1,8 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql/driver"
-	"fmt"
+	"encoding/binary"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/syncd-io/syncd"
@@ -10,162 +13,241 @@ import (
 	"github.com/syncd-io/syncd/sink/codec"
 )
 
-// An entry is a row of _syncd_entries_N: its hash first, so that the table is in the order of walks.
-const (
-	entryColumns = "hash, key, epoch, lsn, ordinal, xid, pending, snapshot, row"
-	entryFields  = 9
-)
-
-func entriesOf(id int64) string { return fmt.Sprintf("_syncd_entries_%d", id) }
+// The entries of a table are rows of _syncd_entries_N: under the number that is a key's hash, so that the table is in the order
+// of walks and is found in by number, which SQLite does fastest, the entry as one value (appendEntry), for each value that is
+// bound takes time. Where several keys have one hash their entries lie behind each other there, in ascending order of the key.
+func entriesOf(id int64) string { return "_syncd_entries_" + strconv.FormatInt(id, 10) }
 
 // createEntries gives the statement that makes the table of a source table's entries.
 func createEntries(id int64) string {
-	return fmt.Sprintf(`CREATE TABLE %s (hash INTEGER NOT NULL, key BLOB NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL,
-		ordinal INTEGER NOT NULL, xid INTEGER NOT NULL, pending INTEGER NOT NULL, snapshot BLOB, row BLOB, PRIMARY KEY (hash, key)) WITHOUT ROWID`, entriesOf(id))
+	return "CREATE TABLE " + entriesOf(id) + " (hash INTEGER PRIMARY KEY, entry BLOB)"
 }
 
 // signed and unsigned keep the order of hashes in SQLite's integers, which have a sign.
-func signed(hash uint64) int64 { return int64(hash ^ 1<<63) }
+func signed(hash uint64) int64   { return int64(hash ^ 1<<63) }
+func unsigned(hash int64) uint64 { return uint64(hash) ^ 1<<63 }
 
-func appendEntry(args []any, k syncd.Key, e *sink.Entry) []any {
-	var snap, row any
-	if e.Snap != nil {
-		snap = codec.AppendSnapshot(nil, e.Snap)
-	}
-	if e.Row != nil {
-		row = e.Row
-	}
-	pending := int64(0)
-	if e.Pending {
-		pending = 1
-	}
-	return append(args, signed(k.Hash()), []byte(k), int64(e.Version.Epoch), int64(e.Version.LSN), int64(e.Version.Ordinal), int64(e.XID), pending, snap, row)
+// keyed is an entry and its key.
+type keyed struct {
+	key   syncd.Key
+	entry sink.Entry
 }
 
-// entryReader makes entries of rows. Of equal snapshots that follow each other it makes one.
+// What an entry has is said by bits behind its key.
+const (
+	hasRow = 1 << iota
+	isPending
+	hasSnapshot
+)
+
+// appendEntry writes an entry: the key and then the rest, texts behind their length, numbers as uvarints.
+func appendEntry(b []byte, k syncd.Key, e *sink.Entry) []byte {
+	b = append(binary.AppendUvarint(b, uint64(len(k))), k...)
+	flags := byte(0)
+	if e.Row != nil {
+		flags |= hasRow
+	}
+	if e.Pending {
+		flags |= isPending
+	}
+	if e.Snap != nil {
+		flags |= hasSnapshot
+	}
+	b = append(b, flags)
+	for _, n := range [...]uint64{uint64(e.Version.Epoch), uint64(e.Version.LSN), uint64(e.Version.Ordinal), uint64(e.XID)} {
+		b = binary.AppendUvarint(b, n)
+	}
+	if e.Snap != nil {
+		snap := codec.AppendSnapshot(nil, e.Snap)
+		b = append(binary.AppendUvarint(b, uint64(len(snap))), snap...)
+	}
+	if e.Row != nil {
+		b = append(binary.AppendUvarint(b, uint64(len(e.Row))), e.Row...)
+	}
+	return b
+}
+
+// entryReader makes entries of what appendEntry wrote. Of equal snapshots that follow each other it makes one.
 type entryReader struct {
 	text string
 	snap *syncd.Snapshot
+	all  []keyed
 }
 
-// read reads the columns behind the hash.
-func (r *entryReader) read(row []driver.Value) (syncd.Key, sink.Entry, error) {
-	key, ok := row[0].([]byte)
-	if !ok && row[0] != nil {
-		return "", sink.Entry{}, fmt.Errorf("an entry's key is a %T", row[0])
+// read gives the entries of one hash until the next call; they share their rows with v. What can't be read, because somebody
+// else wrote it, is as good as not there: the next resync finds the row missing.
+func (r *entryReader) read(v driver.Value) []keyed {
+	b, ok := v.([]byte)
+	if text, is := v.(string); is {
+		b, ok = []byte(text), true
 	}
-	n := func(i int) int64 { v, _ := row[i].(int64); return v }
-	e := sink.Entry{
-		Version: syncd.Version{Epoch: syncd.Epoch(n(1)), LSN: syncd.LSN(n(2)), Ordinal: uint32(n(3))},
-		XID:     syncd.XID(n(4)), Pending: n(5) != 0,
-	}
-	switch v := row[7].(type) {
-	case []byte:
-		e.Row = v
-		if v == nil {
-			e.Row = []byte{}
+	r.all = r.all[:0]
+	for ok && len(b) > 0 {
+		var e keyed
+		if e, b, ok = r.one(b); ok {
+			r.all = append(r.all, e)
 		}
-	case string: // somebody else wrote it
-		e.Row = []byte(v)
 	}
-	if b, ok := row[6].([]byte); ok && len(b) > 0 {
-		if string(b) != r.text {
-			snap, err := codec.ParseSnapshot(b)
-			if err != nil {
-				return "", sink.Entry{}, fmt.Errorf("the entry of %s: %w", syncd.Key(key), err)
-			}
-			r.text, r.snap = string(b), snap
+	if !ok {
+		r.all = r.all[:0]
+	}
+	return r.all
+}
+
+func (r *entryReader) one(b []byte) (e keyed, rest []byte, ok bool) {
+	n := func() uint64 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			b = nil
+			return 0
 		}
-		e.Snap = r.snap
+		b = b[n:]
+		return v
 	}
-	return syncd.Key(key), e, nil
+	bytes := func() []byte {
+		length := n()
+		if b == nil || length > uint64(len(b)) {
+			b = nil
+			return nil
+		}
+		v := b[:length:length]
+		b = b[length:]
+		return v
+	}
+	e.key = syncd.Key(bytes())
+	if len(b) == 0 {
+		return e, nil, false
+	}
+	flags := b[0]
+	b = b[1:]
+	e.entry.Version = syncd.Version{Epoch: syncd.Epoch(n()), LSN: syncd.LSN(n()), Ordinal: uint32(n())}
+	e.entry.XID, e.entry.Pending = syncd.XID(n()), flags&isPending != 0
+	if flags&hasSnapshot != 0 {
+		if e.entry.Snap, ok = r.snapshot(bytes()); !ok {
+			return e, nil, false
+		}
+	}
+	if flags&hasRow != 0 {
+		e.entry.Row = bytes()
+	}
+	return e, b, b != nil
+}
+
+func (r *entryReader) snapshot(b []byte) (*syncd.Snapshot, bool) {
+	if r.snap == nil || string(b) != r.text {
+		snap, err := codec.ParseSnapshot(b)
+		if err != nil || snap == nil {
+			return nil, false
+		}
+		r.text, r.snap = string(b), snap
+	}
+	return r.snap, true
 }
 
 // walk calls fn for the entries of a table in the order of sink.Store.Walk, or for those alone that hold a row.
 func walk(c *conn, id int64, from uint64, rows bool, fn func(syncd.Key, sink.Entry) bool) error {
-	only := ""
-	if rows {
-		only = " AND row IS NOT NULL"
-	}
 	var r entryReader
-	return c.query("SELECT key, epoch, lsn, ordinal, xid, pending, snapshot, row FROM "+entriesOf(id)+" WHERE hash >= ?"+only+" ORDER BY hash, key",
-		func(row []driver.Value) error {
-			k, e, err := r.read(row)
-			if err == nil && !fn(k, e) {
-				err = errStop
+	return c.query("SELECT entry FROM "+entriesOf(id)+" WHERE hash >= ? ORDER BY hash", func(row []driver.Value) error {
+		for _, e := range r.read(row[0]) {
+			if (e.entry.Row != nil || !rows) && !fn(e.key, e.entry) {
+				return errStop
 			}
-			return err
-		}, signed(from))
+		}
+		return nil
+	}, signed(from))
 }
 
-// get gives one entry.
-func get(c *conn, id int64, k syncd.Key) (e sink.Entry, ok bool, err error) {
+// get gives one entry, under a key of that hash.
+func get(c *conn, id int64, k syncd.Key, hash uint64) (l loaded, err error) {
 	var r entryReader
-	err = c.query("SELECT key, epoch, lsn, ordinal, xid, pending, snapshot, row FROM "+entriesOf(id)+" WHERE hash = ? AND key = ?",
-		func(row []driver.Value) (err error) {
-			_, e, err = r.read(row)
-			ok = err == nil
-			return err
-		}, signed(k.Hash()), []byte(k))
-	return e, ok, err
+	err = c.query("SELECT entry FROM "+entriesOf(id)+" WHERE hash = ?", func(row []driver.Value) error {
+		l = found(r.read(row[0]), k)
+		return errStop
+	}, signed(hash))
+	return l, err
 }
 
-// loaded is an entry as it is stored, or the fact that there is none.
+// loaded is an entry as it is stored, or the fact that there is none. others are all entries of its hash, where another key's
+// is among them.
 type loaded struct {
-	entry sink.Entry
-	ok    bool
+	entry  sink.Entry
+	ok     bool
+	others []keyed
+}
+
+// found looks for a key among the entries of its hash.
+func found(all []keyed, k syncd.Key) (l loaded) {
+	for _, e := range all {
+		if e.key == k {
+			l.entry, l.ok = e.entry, true
+		} else {
+			l.others = all
+		}
+	}
+	l.others = slices.Clone(l.others)
+	return l
 }
 
 // loadAtOnce is how many keys are looked for with one statement.
 const loadAtOnce = 64
 
 // load reads the entries under keys into t.loaded.
-func (t *table) load(c *conn, keys []syncd.Key) error {
+func (t *table) load(f *file, keys []syncd.Key) (err error) {
+	defer func() {
+		if err != nil {
+			t.loaded = nil
+		}
+	}()
 	if t.loaded == nil {
 		t.loaded = make(map[syncd.Key]loaded, len(keys))
 	}
-	var some []syncd.Key
+	some := make([]wanted, 0, len(keys))
 	for _, k := range keys {
-		if _, known := t.loaded[k]; known {
-			continue
-		}
-		t.loaded[k] = loaded{}
-		if some = append(some, k); len(some) == loadAtOnce {
-			if err := t.loadSome(c, some); err != nil {
-				return err
-			}
-			some = some[:0]
+		if _, known := t.loaded[k]; !known {
+			t.loaded[k] = loaded{}
+			some = append(some, wanted{k, f.hash(k)})
 		}
 	}
-	for _, k := range some {
-		e, ok, err := get(c, t.id, k)
-		if err != nil {
-			t.loaded = nil
+	slices.SortFunc(some, func(a, b wanted) int { return cmp.Compare(a.hash, b.hash) })
+	for ; len(some) >= loadAtOnce; some = some[loadAtOnce:] {
+		if err := t.loadSome(f.w, some[:loadAtOnce]); err != nil {
 			return err
 		}
-		t.loaded[k] = loaded{e, ok}
+	}
+	for _, w := range some {
+		l, err := get(f.w, t.id, w.key, w.hash)
+		if err != nil {
+			return err
+		}
+		t.loaded[w.key] = l
 	}
 	return nil
 }
 
-func (t *table) loadSome(c *conn, keys []syncd.Key) error {
-	args := make([]any, 0, 2*len(keys))
+// wanted is a key that is looked for.
+type wanted struct {
+	key  syncd.Key
+	hash uint64
+}
+
+// loadSome reads the entries under keys, which are in the order of their hashes.
+func (t *table) loadSome(c *conn, keys []wanted) error {
+	args := make([]any, 0, len(keys))
 	for _, k := range keys {
-		args = append(args, signed(k.Hash()), []byte(k))
+		args = append(args, signed(k.hash))
 	}
 	var r entryReader
-	err := c.query(`WITH wanted(h, k) AS (VALUES `+places(2, len(keys))+`) SELECT key, epoch, lsn, ordinal, xid, pending, snapshot, row
-		FROM wanted CROSS JOIN `+entriesOf(t.id)+` ON hash = h AND key = k`, func(row []driver.Value) error {
-		k, e, err := r.read(row)
-		if err == nil {
-			t.loaded[k] = loaded{e, true}
+	return c.query("SELECT hash, entry FROM "+entriesOf(t.id)+" WHERE hash IN "+places(len(keys), 1)+" ORDER BY hash", func(row []driver.Value) error {
+		n, _ := row[0].(int64)
+		all := r.read(row[1])
+		for len(keys) > 0 && keys[0].hash < unsigned(n) {
+			keys = keys[1:]
 		}
-		return err
+		for ; len(keys) > 0 && keys[0].hash == unsigned(n); keys = keys[1:] {
+			t.loaded[keys[0].key] = found(all, keys[0].key)
+		}
+		return nil
 	}, args...)
-	if err != nil {
-		t.loaded = nil
-	}
-	return err
 }
 
 // places gives the places of arguments for so many rows of so many fields.
@@ -178,14 +260,20 @@ func places(fields, rows int) string {
 type batch struct {
 	c      *conn
 	prefix string
+	suffix string
 	fields int
 	rows   int // with one statement
 	args   []any
 }
 
-// newBatch begins to write rows of so many fields.
-func newBatch(c *conn, into string, fields int) *batch {
-	return &batch{c: c, prefix: "INSERT OR REPLACE INTO " + into + " VALUES ", fields: fields, rows: max(min(64, 8000/fields), 1)}
+// newBatch begins to write rows of so many fields. A row that is there already is replaced, or, where or says so, that is done
+// with it.
+func newBatch(c *conn, into string, fields int, or string) *batch {
+	b := &batch{c: c, prefix: "INSERT OR REPLACE INTO " + into + " VALUES ", fields: fields, rows: max(min(64, 8000/fields), 1)}
+	if or != "" {
+		b.prefix, b.suffix = "INSERT INTO "+into+" VALUES ", or
+	}
+	return b
 }
 
 // wrote is called when args has one more row.
@@ -193,14 +281,14 @@ func (b *batch) wrote() error {
 	if len(b.args) < b.fields*b.rows {
 		return nil
 	}
-	err := b.c.exec(b.prefix+places(b.fields, b.rows), b.args...)
+	err := b.c.exec(b.prefix+places(b.fields, b.rows)+b.suffix, b.args...)
 	b.args = b.args[:0]
 	return err
 }
 
 // end writes what is left.
 func (b *batch) end() error {
-	one := b.prefix + places(b.fields, 1)
+	one := b.prefix + places(b.fields, 1) + b.suffix
 	for ; len(b.args) > 0; b.args = b.args[b.fields:] {
 		if err := b.c.exec(one, b.args[:b.fields]...); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 )
 
 // format numbers the form of the file. A file of another one is put aside.
-const format = 1
+const format = 2
 
 // applicationID marks the file as this package's ("sync").
 const applicationID = 0x73796e63
@@ -31,7 +31,8 @@ func (e *InUseError) Error() string {
 type file struct {
 	path string
 	log  *slog.Logger
-	lock *conn // holds the lock file
+	hash func(syncd.Key) uint64 // by which entries are stored: a field, so that tests can make it collide
+	lock *conn                  // holds the lock file
 
 	wmu sync.Mutex // held by whoever uses w
 	w   *conn
@@ -43,6 +44,8 @@ type file struct {
 	indexes map[syncd.Table][][]string
 	// step is called between the steps of a commit; an error of it ends the commit as a crash would. For tests.
 	step func() error
+
+	checkpoints checkpointer
 
 	mu sync.RWMutex // held by whoever begins to read, and, to write, by whoever makes a commit visible
 
@@ -60,7 +63,7 @@ func openFile(path, name string, log *slog.Logger) (*file, error) {
 	if err := os.MkdirAll(filepath.Dir(abs), 0o700); err != nil {
 		return nil, fmt.Errorf("SQLite file %s: %w", abs, err)
 	}
-	f := &file{path: abs, log: log, touched: 1}
+	f := &file{path: abs, log: log, hash: syncd.Key.Hash, touched: 1, checkpoints: checkpointer{soft: softPages, hard: hardPages}}
 	if err := f.takeLock(); err != nil {
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func (e *unfit) Error() string { return e.why }
 // begin opens the connection that writes, and makes what an empty file lacks.
 func (f *file) begin(name string) (err error) {
 	f.w, err = openConn(f.path, "rwc", "busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL", "cache_size=-65536",
-		"wal_autocheckpoint=16000", "journal_size_limit=134217728", "temp_store=MEMORY")
+		"wal_autocheckpoint=0", "journal_size_limit=134217728", "temp_store=MEMORY")
 	if err == nil {
 		err = f.inspect(name)
 	}
@@ -259,6 +262,7 @@ func (f *file) close() (err error) {
 	for _, c := range idle {
 		err = errors.Join(err, c.close())
 	}
+	err = errors.Join(err, f.checkpoints.close())
 	if f.w != nil {
 		err = errors.Join(err, f.w.close())
 		f.w = nil

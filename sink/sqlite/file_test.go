@@ -245,7 +245,7 @@ func TestFilesThatAreNoGood(t *testing.T) {
 			}
 		}},
 		{"another sync's", "its name is other", func(t *testing.T, path string) { fill(t, path, "other") }},
-		{"a newer program's", "its format is 2", sqlText("UPDATE _syncd_meta SET value = '2' WHERE key = 'format'")},
+		{"a newer program's", "its format is 99", sqlText("UPDATE _syncd_meta SET value = '99' WHERE key = 'format'")},
 		{"its state is cut short", "damaged", sqlText("UPDATE _syncd_state SET state = substr(state, 1, 20)")},
 		{"its own tables are gone", "damaged", sqlText("DROP TABLE _syncd_meta")},
 		{"cut short", "damaged", func(t *testing.T, path string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -131,10 +132,18 @@ func fold(name string) string {
 // one that is no JSON object, or lacks a value of the key. Columns that the table does not have are left out, and those that
 // the row does not have are null; the table is listed again then.
 func (s *shape) values(row []byte, buf []any) []any {
-	buf = buf[:0]
-	for range s.columns {
-		buf = append(buf, nil)
+	var raw [32][]byte
+	all := s.raw(row, raw[:0])
+	if all == nil {
+		return nil
 	}
+	return s.ofRaw(all, buf)
+}
+
+// raw gives the values of a row's columns as JSON, in buf: nil where the row has none. It gives nil for a row that is no JSON object.
+func (s *shape) raw(row []byte, buf [][]byte) [][]byte {
+	buf = slices.Grow(buf[:0], len(s.columns))[:len(s.columns)]
+	clear(buf)
 	p := parser(row)
 	if !p.skip('{') {
 		return nil
@@ -152,7 +161,20 @@ func (s *shape) values(row []byte, buf []any) []any {
 			return nil
 		}
 		if at := s.find(name, i); at >= 0 {
-			buf[at] = s.columns[at].kind.value(v)
+			buf[at] = v
+		}
+	}
+	return buf
+}
+
+// ofRaw gives the values of what raw gave, in buf, or nil where one of the key is missing.
+func (s *shape) ofRaw(raw [][]byte, buf []any) []any {
+	buf = buf[:0]
+	for i, v := range raw {
+		if v == nil {
+			buf = append(buf, nil)
+		} else {
+			buf = append(buf, s.columns[i].kind.value(v))
 		}
 	}
 	for _, i := range s.key {
@@ -161,6 +183,16 @@ func (s *shape) values(row []byte, buf []any) []any {
 		}
 	}
 	return buf
+}
+
+// sameRaw says whether two rows have the same in some columns.
+func sameRaw(a, b [][]byte, columns []int) bool {
+	for _, i := range columns {
+		if !bytes.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // find gives the column of a name, as JSON has it; most often it is the next one.

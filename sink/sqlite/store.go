@@ -163,7 +163,7 @@ func (s *Store) Load(name syncd.Table, k syncd.Key) (e sink.Entry, ok bool, err 
 	if err := s.fresh(t); err != nil {
 		return sink.Entry{}, false, fmt.Errorf("load %s/%s from %s: %w", name, k, s.f.path, err)
 	}
-	if err := t.load(s.f.w, []syncd.Key{k}); err != nil {
+	if err := t.load(s.f, []syncd.Key{k}); err != nil {
 		return sink.Entry{}, false, fmt.Errorf("load %s/%s from %s: %w", name, k, s.f.path, err)
 	}
 	l := t.loaded[k]
@@ -181,7 +181,7 @@ func (s *Store) Prefetch(name syncd.Table, keys []syncd.Key) error {
 	if err := s.fresh(t); err != nil {
 		return err
 	}
-	return t.load(s.f.w, keys)
+	return t.load(s.f, keys)
 }
 
 // Walk calls fn for each entry of a table, as sink.Store says.
@@ -210,6 +210,9 @@ func (s *Store) SetIndexes(indexes map[syncd.Table][][]string) error {
 	s.f.indexes = indexes
 	if err := s.f.w.transaction(s.reindex); err != nil {
 		s.f.indexes = old
+		for _, t := range s.tables {
+			s.besides(t)
+		}
 		return fmt.Errorf("make indexes in %s: %w", s.f.path, err)
 	}
 	return nil

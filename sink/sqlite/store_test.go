@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -50,9 +51,11 @@ func place(t testing.TB) storetest.Place {
 		{"a type", `UPDATE "public.users" SET "doc" = 5 WHERE "id" = ?`},
 		{"a row gone", `DELETE FROM "public.users" WHERE "id" = ?`},
 		{"a key", `UPDATE "public.users" SET "id" = 1000 WHERE "id" = ?`},
-		{"the JSON", `UPDATE ENTRIES SET row = CAST('{"id":5}' AS BLOB) WHERE key = CAST(? AS BLOB)`},
-		{"the entry", `DELETE FROM ENTRIES WHERE key = CAST(? AS BLOB)`},
-		{"no blob", `UPDATE ENTRIES SET row = '{"id":5}' WHERE key = CAST(? AS BLOB)`},
+		{"the JSON", `UPDATE ENTRIES SET entry = CAST(replace(CAST(entry AS TEXT), '"name"', '"nome"') AS BLOB) WHERE hash = HASH`},
+		{"the entry", `DELETE FROM ENTRIES WHERE hash = HASH`},
+		{"no blob", `UPDATE ENTRIES SET entry = '{"id":5}' WHERE hash = HASH`},
+		{"cut short", `UPDATE ENTRIES SET entry = substr(entry, 1, length(entry) - 1) WHERE hash = HASH`},
+		{"a number", `UPDATE ENTRIES SET entry = 5 WHERE hash = HASH`},
 	} {
 		p.Spoils = append(p.Spoils, storetest.Spoil{Name: how.name, Do: func(t testing.TB, table syncd.Table, key syncd.Key) { spoil(t, path, how.text, table, key) }})
 	}
@@ -87,9 +90,13 @@ func spoil(t testing.TB, path, text string, table syncd.Table, key syncd.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = strings.Replace(text, "ENTRIES", entriesOf(id), 1)
+	args := []any{string(key)}
+	if strings.Contains(text, "HASH") {
+		args = nil
+	}
+	text = strings.NewReplacer("ENTRIES", entriesOf(id), "HASH", fmt.Sprint(signed(key.Hash()))).Replace(text)
 	before, _ := c.oneInt("SELECT total_changes()")
-	if err := c.exec(text, string(key)); err != nil {
+	if err := c.exec(text, args...); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := c.oneInt("SELECT total_changes()"); after != before+1 {

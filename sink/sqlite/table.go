@@ -27,6 +27,10 @@ type table struct {
 	// checked is file.touched as of when the table was compared with its entries, and spoilt are the keys that differed.
 	checked int
 	spoilt  map[syncd.Key]bool
+	// indexed are the columns of indexes, and beside says what is done with a row of which only others change: what is behind
+	// an INSERT's values. Empty: it is replaced, since there are no indexes, or nothing is beside them.
+	indexed []int
+	beside  string
 	loaded  map[syncd.Key]loaded // since the last commit
 }
 
@@ -102,7 +106,7 @@ func (s *Store) reshape(t *table, info syncd.TableInfo) error {
 	if err := w.once(t.shape.create(t.physical)); err != nil {
 		return err
 	}
-	into := newBatch(w, quote(t.physical), len(t.shape.columns))
+	into := newBatch(w, quote(t.physical), len(t.shape.columns), "")
 	var buf []any
 	var failed error
 	err := walk(w, t.id, 0, true, func(_ syncd.Key, e sink.Entry) bool {
@@ -188,8 +192,35 @@ func (s *Store) wantedIndexes(t *table) map[string]string {
 	return all
 }
 
+// besides says how rows are written of which no indexed column changes.
+func (s *Store) besides(t *table) {
+	t.indexed, t.beside = nil, ""
+	if t.shape == nil {
+		return
+	}
+	for _, columns := range s.f.indexes[t.name] {
+		for _, c := range columns {
+			if i, ok := t.shape.byName[c]; ok && !slices.Contains(t.indexed, i) {
+				t.indexed = append(t.indexed, i)
+			}
+		}
+	}
+	var keys, sets []string
+	for i, c := range t.shape.columns {
+		if name := quote(c.sqlite); slices.Contains(t.shape.key, i) {
+			keys = append(keys, name)
+		} else if !slices.Contains(t.indexed, i) {
+			sets = append(sets, name+" = excluded."+name)
+		}
+	}
+	if len(t.indexed) > 0 && len(sets) > 0 {
+		t.beside = " ON CONFLICT (" + strings.Join(keys, ", ") + ") DO UPDATE SET " + strings.Join(sets, ", ")
+	}
+}
+
 // index makes a table's indexes.
 func (s *Store) index(t *table) error {
+	s.besides(t)
 	wanted := s.wantedIndexes(t)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if err := s.f.w.once(wanted[name]); err != nil {
@@ -267,6 +298,7 @@ func (s *Store) reindex() error {
 		return err
 	}
 	for _, t := range s.tables {
+		s.besides(t)
 		wanted := s.wantedIndexes(t)
 		for name, text := range there {
 			if strings.HasPrefix(name, fmt.Sprintf("_syncd_index_%d_", t.id)) && wanted[name] != text {

@@ -35,9 +35,9 @@ func (v *view) Get(t syncd.Table, k syncd.Key) (sink.Entry, bool) {
 	if !ok || v.err != nil || v.c == nil {
 		return sink.Entry{}, false
 	}
-	e, ok, err := get(v.c, id, k)
+	l, err := get(v.c, id, k, v.f.hash(k))
 	v.note(t, err)
-	return e, ok
+	return l.entry, l.ok
 }
 
 // Rows implements sink.View.
