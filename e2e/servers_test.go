@@ -1,11 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/syncd-io/syncd/internal/config"
 	"github.com/syncd-io/syncd/internal/daemon"
@@ -210,7 +210,7 @@ func TestSlotFollowsWhereNothingIsPublished(t *testing.T) {
 // log, which a source does only a good while after JetStream has acknowledged. It must let go of the server instead.
 func TestServerShutsDownInTime(t *testing.T) {
 	t.Parallel()
-	pg := harness.Server(t, pgserver.Options{})
+	pg := harness.Server(t, pgserver.Options{Settings: map[string]string{"wal_sender_timeout": "0"}}) // or it would give up waiting by itself
 	db := harness.DatabaseOn(t, pg)
 	db.Exec("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
 	f := fleetOn(t, db, harness.NATS(t), "public.t")
@@ -222,12 +222,11 @@ func TestServerShutsDownInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.converges(s)
-		began := time.Now()
-		if err := pg.Restart(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), harness.HangGuard)
+		err := pg.Restart(ctx)
+		cancel()
+		if err != nil {
 			t.Fatal(err)
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("the server took %v to shut down and start", took)
 		}
 		f.converges(s)
 	}
