@@ -113,9 +113,8 @@ func (k *checker) slots(ctx context.Context) error {
 	}
 	k.add(r)
 	keep := Result{Name: "max_slot_wal_keep_size", OK: true, Detail: fmt.Sprintf("%d bytes", k.s.server.keepSize)}
-	if k.s.server.keepSize < 0 {
-		keep.Detail = "without limit: while no source runs, the slot may fill the server's disk"
-		keep.Mend = mendKeepSize
+	if danger, mend := ofKeepSize(k.s.server.keepSize, k.cfg.MaxSlotWAL); danger != "" {
+		keep.Detail, keep.Mend = danger, mend
 	}
 	k.add(keep)
 	return nil
@@ -123,6 +122,18 @@ func (k *checker) slots(ctx context.Context) error {
 
 // mendKeepSize bounds what slots may hold. The value lies above the default of max_slot_wal, so that syncd acts before the server does.
 const mendKeepSize = "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf() (on a managed service: its parameter of that name)"
+
+// ofKeepSize says what is dangerous about the server's limit for slots, beside ours; nothing where it is well.
+func ofKeepSize(keep, ours int64) (danger, mend string) {
+	switch {
+	case keep < 0:
+		return "without limit: while no source runs, the slot may fill the server's disk", mendKeepSize
+	case ours > 0 && keep < ours:
+		return fmt.Sprintf("%d bytes, less than source.max_slot_wal, %d: the server drops the slot before syncd gives it up in order", keep, ours),
+			fmt.Sprintf("source.max_slot_wal: %dMiB, or %s", keep/2>>20, mendKeepSize)
+	}
+	return "", ""
+}
 
 func (k *checker) senders(ctx context.Context) error {
 	var used, most int

@@ -249,3 +249,19 @@ func TestPageStart(t *testing.T) {
 		}
 	}
 }
+
+func TestKeepSize(t *testing.T) {
+	for _, c := range []struct {
+		keep, ours   int64
+		danger, mend string
+	}{
+		{-1, 4 << 30, "without limit", "ALTER SYSTEM"},
+		{512 << 20, 4 << 30, "536870912 bytes, less than source.max_slot_wal, 4294967296", "source.max_slot_wal: 256MiB, or"},
+		{8 << 30, 4 << 30, "", ""},
+		{512 << 20, 0, "", ""},
+	} {
+		if danger, mend := ofKeepSize(c.keep, c.ours); !strings.HasPrefix(danger, c.danger) || !strings.HasPrefix(mend, c.mend) || (danger == "") != (c.danger == "") {
+			t.Errorf("%d beside %d: %q, %q", c.keep, c.ours, danger, mend)
+		}
+	}
+}

@@ -161,9 +161,8 @@ func (w *Watch) warn(s server) {
 	if warned {
 		return
 	}
-	if s.keepSize < 0 {
-		w.Config.Logger.Warn("max_slot_wal_keep_size is without limit: while no source runs, the slot may fill the server's disk",
-			"mend", mendKeepSize)
+	if danger, mend := ofKeepSize(s.keepSize, w.Config.MaxSlotWAL); danger != "" {
+		w.Config.Logger.Warn("max_slot_wal_keep_size is "+danger, "mend", mend)
 	}
 	if matchesStandby(s.standbyNames, s.application) {
 		w.Config.Logger.Warn("the server takes syncd for a synchronous standby: every commit waits for it",
