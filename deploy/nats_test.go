@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -22,7 +23,7 @@ import (
 	"github.com/syncd-io/syncd/internal/natsserver"
 )
 
-// TestNATSRights: the users of nats/nats.conf are enough for a source and a sidecar, and the server refuses them nothing.
+// TestNATSRights: the users of nats/nats.conf are enough for a source, a sidecar and people, and the server refuses them nothing.
 func TestNATSRights(t *testing.T) {
 	t.Parallel()
 	db := harness.Database(t)
@@ -84,6 +85,15 @@ func TestNATSRights(t *testing.T) {
 	}
 	ask("GET", "/v1/tables/public.people/rows/2?min_version="+db.LSN().String(), `"name":"Ann"`)
 	ask("GET", "/v1/tables/public.people/explain/1", `"`)
+	c := config.Default()
+	c.Bus.URL, c.Bus.User, c.Bus.Password = config.NewServerURL(address), "operator", config.NewSecret("change-me-3")
+	harness.Eventually(t, "the fleet", func() error {
+		members, err := daemon.Fleet(t.Context(), c, time.Second)
+		if err == nil && len(members) != 2 {
+			err = fmt.Errorf("members %+v", members)
+		}
+		return err
+	})
 	if all := refused.list(); len(all) > 0 {
 		t.Errorf("the server refused:\n%s", strings.Join(all, "\n"))
 	}
