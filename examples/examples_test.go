@@ -162,8 +162,13 @@ func TestClients(t *testing.T) {
 			if out, status = invoke(t, command, s.addr, "watch", "public.orders", "3"); status != 0 || strings.Count(out, "upsert ") != 3 {
 				t.Errorf("a watch with the rows gave %d %q", status, out)
 			}
-			if _, status := invoke(t, command, s.addr, "nonsense", "public.orders", "1"); status != 2 {
-				t.Errorf("an unknown command gave %d", status)
+			for _, wrong := range [][]string{{"nonsense", "public.orders", "1"}, {"watch", "public.orders", "x"}, {"watch", "public.orders", "0"}, {"read"}} {
+				if out, status := invoke(t, command, append([]string{s.addr}, wrong...)...); status != 2 || out != "" {
+					t.Errorf("%q gave %d %q", wrong, status, out)
+				}
+			}
+			if out, status := invoke(t, command, "http://127.0.0.1:1", "read", "public.orders", "1"); status != 1 || out != "" {
+				t.Errorf("a sidecar that is away gave %d %q", status, out)
 			}
 		})
 	}
@@ -188,6 +193,9 @@ func TestSQLiteFile(t *testing.T) {
 	}
 	s := newShop(t)
 	s.db.Exec("UPDATE orders SET state = 'paid' WHERE id = 2")
+	if out, status := invoke(t, []string{"python3", "sqlite/query.py"}, s.file+".nowhere", "SELECT 1"); status != 1 || out != "" {
+		t.Errorf("a file that is not there gave %d %q", status, out)
+	}
 	harness.Eventually(t, "the file to have the change", func() error {
 		out, status := invoke(t, []string{"python3", "sqlite/query.py"}, s.file, `SELECT id, state FROM "public.orders" ORDER BY id`)
 		if want := `{"id":1,"state":"open"}{"id":2,"state":"paid"}{"id":3,"state":"open"}`; status != 0 || noSpace(out) != want {

@@ -8,7 +8,8 @@
 # KEY is the key's values, each percent-encoded, joined by commas; for "many" one value, without commas or quotes.
 set -eu
 
-[ $# -ge 4 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 4 ] || usage
 addr=$1 command=$2 table=$3
 shift 3
 
@@ -52,6 +53,7 @@ case $command in
     get rows --data-urlencode "key=in.($keys)"
     ;;
   watch)
+    case $1 in '' | 0* | *[!0-9]*) usage ;; esac
     if [ $# -gt 1 ]; then from="since=$2"; else from=list=true; fi
     dir=$(mktemp -d)
     mkfifo "$dir/events"

@@ -4,7 +4,8 @@
 //	go run ./examples/go ADDR many TABLE KEY...              the rows under these keys, of one commit
 //	go run ./examples/go ADDR watch TABLE COUNT [SINCE]      the first COUNT changes behind the version SINCE; else the rows, then their changes
 //
-// A token, where the sidecar wants one, is taken from SYNCD_TOKEN.
+// KEY is the key's value; of a key of several columns its values in key order, joined by commas. A token, where the sidecar wants
+// one, is taken from SYNCD_TOKEN.
 package main
 
 import (
@@ -256,8 +257,8 @@ func run(ctx context.Context, args []string) (status int, err error) {
 		}
 	case "watch":
 		left, err := strconv.Atoi(first)
-		if err != nil {
-			return 2, err
+		if err != nil || left < 1 {
+			return 2, fmt.Errorf("COUNT %s is not how many changes to wait for: want 1 or more", first)
 		}
 		return 0, s.Watch(ctx, table, more[0], func(e Event) bool {
 			switch e.Kind {

@@ -5,8 +5,9 @@
 //   syncd.mjs ADDR many TABLE KEY...              the rows under these keys, of one commit
 //   syncd.mjs ADDR watch TABLE COUNT [SINCE]      the first COUNT changes behind the version SINCE; else the rows, then their changes
 //
-// A token, where the sidecar wants one, is taken from SYNCD_TOKEN. JavaScript's numbers are doubles: of a bigint or numeric column
-// read the answer's text with a parser that keeps them, or select it as text.
+// KEY is the key's value; of a key of several columns its values in key order, joined by commas. A token, where the sidecar wants one,
+// is taken from SYNCD_TOKEN. JavaScript's numbers are doubles: where bigint or numeric columns hold more digits than those keep, read the
+// answer's text() with a parser that keeps them.
 import { pathToFileURL } from 'node:url'
 
 /** An answer other than the one asked for. Its message says what to do. */
@@ -34,9 +35,14 @@ export class Sidecar {
   }
 
   async open(path, params = {}, options = {}) {
-    const query = new URLSearchParams(params)
-    const answer = await fetch(`${this.addr}${path}${query.size ? `?${query}` : ''}`, { ...options, headers: { ...this.headers, ...options.headers } })
-    if (!answer.ok) throw new SyncdError(answer.status, (await answer.json()).error)
+    const query = String(new URLSearchParams(params))
+    const answer = await fetch(`${this.addr}${path}${query && `?${query}`}`, { ...options, headers: { ...this.headers, ...options.headers } })
+    if (!answer.ok) {
+      const text = await answer.text()
+      let error
+      try { error = JSON.parse(text).error } catch { /* something in between has answered */ }
+      throw new SyncdError(answer.status, error ?? `${answer.url}: ${answer.status} ${answer.statusText}`)
+    }
     return answer
   }
 
@@ -106,7 +112,7 @@ async function* events(body) {
 }
 
 async function main([addr, command, table, first, ...more]) {
-  if (first === undefined || !['read', 'many', 'watch'].includes(command)) {
+  if (first === undefined || !['read', 'many', 'watch'].includes(command) || command === 'watch' && !/^[1-9]\d*$/.test(first)) {
     console.error('usage: syncd.mjs ADDR read TABLE KEY [MIN_VERSION] | many TABLE KEY... | watch TABLE COUNT [SINCE]')
     return 2
   }
@@ -136,7 +142,8 @@ if (import.meta.url === pathToFileURL(process.argv[1]).href) {
   try {
     process.exitCode = await main(process.argv.slice(2))
   } catch (e) {
-    console.error(`syncd.mjs: ${e.message}`)
+    const away = e instanceof SyncdError ? '' : ` (${e.cause?.message ?? e.name}): does a sidecar listen at ${process.argv[2]}?`
+    console.error(`syncd.mjs: ${e.message}${away}`)
     process.exitCode = 1
   }
 }

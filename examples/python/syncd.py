@@ -5,7 +5,8 @@
     syncd.py ADDR many TABLE KEY...              the rows under these keys, of one commit
     syncd.py ADDR watch TABLE COUNT [SINCE]      the first COUNT changes behind the version SINCE; else the rows, then their changes
 
-A token, where the sidecar wants one, is taken from SYNCD_TOKEN.
+KEY is the key's value; of a key of several columns its values in key order, joined by commas. A token, where the sidecar wants one, is
+taken from SYNCD_TOKEN.
 """
 
 import http.client
@@ -54,7 +55,11 @@ class Sidecar:
             return urllib.request.urlopen(request, timeout=timeout)
         except urllib.error.HTTPError as e:
             with e:
-                raise SyncdError(e.code, json.load(e)["error"]) from None
+                try:
+                    text = json.load(e)["error"]
+                except (ValueError, KeyError):  # something in between has answered
+                    text = f"{url}: {e}"
+            raise SyncdError(e.code, text) from None
 
     @staticmethod
     def _table(table):
@@ -122,7 +127,7 @@ def events(lines):
 
 
 def main(args):
-    if len(args) < 4 or args[1] not in ("read", "many", "watch"):
+    if len(args) < 4 or args[1] not in ("read", "many", "watch") or args[1] == "watch" and not (args[3].isdecimal() and int(args[3]) > 0):
         print(__doc__, file=sys.stderr)
         return 2
     sidecar, table = Sidecar(args[0], os.environ.get("SYNCD_TOKEN")), args[2]
@@ -156,3 +161,7 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except SyncdError as e:
         sys.exit(f"syncd.py: {e}")
+    except OSError as e:
+        sys.exit(f"syncd.py: ask {sys.argv[1]}: {getattr(e, 'reason', e)}: does a sidecar listen there?")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -3,7 +3,7 @@
 
     query.py FILE 'SELECT * FROM "public.users" WHERE id = 7'
 
-Each source table is one table, named schema.table as a whole. The file is opened read-only: the sidecar is its only writer.
+Each source table is one table, named schema.table as a whole; _syncd_tables lists them. The file is opened read-only: the sidecar is its only writer.
 """
 
 import json
@@ -27,4 +27,7 @@ def main(args):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except sqlite3.Error as e:
+        sys.exit(f"query.py: {sys.argv[1]}: {e}")
