@@ -53,7 +53,7 @@ type Commit struct {
 	Mark
 	// Through is how far the table is complete with it.
 	Through syncd.Position
-	Changes []Change
+	changes changes
 	// moved says that Position was not reached before this commit.
 	moved bool
 }

@@ -40,7 +40,7 @@ func changesOf(t *testing.T, c *sink.Cache, from sink.Mark) string {
 	var all []string
 	for _, x := range commits {
 		var one []string
-		for _, ch := range x.Changes {
+		for ch := range x.Changes() {
 			one = append(one, fmt.Sprintf("%s:%s<%s%s", ch.Key, ch.Row, ch.Was, ch.Kind))
 		}
 		all = append(all, x.Through.LSN.String()+" "+strings.Join(one, " "))
@@ -122,7 +122,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits sink.HistoryLimits
 		left   int
-	}{"commits": {sink.HistoryLimits{Commits: 3}, 3}, "bytes": {sink.HistoryLimits{Bytes: 2000}, 4}} {
+	}{"commits": {sink.HistoryLimits{Commits: 3}, 3}, "bytes": {sink.HistoryLimits{Bytes: 1750}, 4}} {
 		r.cache = sink.New(sink.Options{Store: memory.New(memory.Options{}), History: c.limits})
 		r.at(1, 1)
 		r.tables(people)
@@ -211,9 +211,13 @@ func TestLookIsOfOneCommit(t *testing.T) {
 				v, m := r.cache.History().Look()
 				e, _ := v.Get(people.Table, key(1))
 				v.Close()
-				commits, err := r.cache.History().Next(people.Table, m, 1)
-				if err == nil && len(commits) > 0 && string(commits[0].Changes[0].Was) != string(e.Row) {
-					t.Errorf("the view shows %s, and the next commit replaces %s", e.Row, commits[0].Changes[0].Was)
+				commits, _ := r.cache.History().Next(people.Table, m, 1)
+				for _, c := range commits {
+					for x := range c.Changes() {
+						if string(x.Was) != string(e.Row) {
+							t.Errorf("the view shows %s, and the next commit replaces %s", e.Row, x.Was)
+						}
+					}
 				}
 			}
 		})

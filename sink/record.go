@@ -16,11 +16,8 @@ type before struct {
 	same bool // it changes nothing for readers
 }
 
-// The bytes that a change and a commit take beside keys and rows.
-const (
-	changeBytes = int(unsafe.Sizeof(Change{}))
-	commitBytes = int(unsafe.Sizeof(Commit{})+unsafe.Sizeof(kept{})) + 3*int(unsafe.Sizeof(uintptr(0)))
-)
+// commitBytes is what a commit takes beside its changes.
+const commitBytes = int(unsafe.Sizeof(Commit{})+unsafe.Sizeof(kept{})) + 3*int(unsafe.Sizeof(uintptr(0)))
 
 // add takes a commit of the cache that is read into the history. What it keeps are copies.
 func (h *History) add(c *change) {
@@ -62,7 +59,7 @@ func (h *History) keep(c *change, all map[syncd.Table]*changed, moved bool) {
 	c.copy(all)
 	for name, t := range all {
 		l := h.log(name)
-		commit := &Commit{Mark: h.head, Through: c.state.Tables[name].Complete(), Changes: t.changes, moved: moved}
+		commit := &Commit{Mark: h.head, Through: c.state.Tables[name].Complete(), changes: t.changes, moved: moved}
 		l.commits = append(l.commits, commit)
 		k.tables, k.bytes = append(k.tables, keptTable{l, commit}), k.bytes+t.bytes
 		l.wake.wake()
@@ -119,11 +116,10 @@ func (h *History) resetAll(s *State, why string) {
 	}
 }
 
-// changed counts the changes of one table in a commit. own is what copy needs.
+// changed counts the changes of one table in a commit, and then holds them.
 type changed struct {
 	n, bytes int
-	changes  []Change
-	own      []byte
+	changes  changes
 }
 
 // changes counts what a commit changed for readers, by table: nothing of tables that are not served. It marks the writes that
@@ -146,7 +142,7 @@ func (c *change) changes() map[syncd.Table]*changed {
 		}
 		if b.same = t == nil || same(row, b.row); !b.same {
 			t.n++
-			t.bytes += changeBytes + len(w.Key) + len(row) + len(b.row)
+			t.bytes += changeSize + len(w.Key) + len(row) + len(b.row)
 		}
 	}
 	maps.DeleteFunc(all, func(_ syncd.Table, t *changed) bool { return t.n == 0 })
@@ -161,34 +157,18 @@ func (w *Write) row() []byte {
 	return w.Entry.Row
 }
 
-// copy makes the changes of the tables that are in all, with keys and rows of their own, each table's in one piece of memory.
+// copy makes the changes of the tables that are in all, with keys and rows of their own.
 func (c *change) copy(all map[syncd.Table]*changed) {
 	var t *changed
 	for i := range c.batch.Writes {
 		w, b := &c.batch.Writes[i], &c.before[i]
 		if i == 0 || w.Table != c.batch.Writes[i-1].Table {
 			if t = all[w.Table]; t != nil && t.changes == nil {
-				t.changes, t.own = make([]Change, 0, t.n), make([]byte, 0, t.bytes-commitBytes-t.n*changeBytes)
+				t.changes = make(changes, 0, t.bytes-commitBytes)
 			}
 		}
 		if t != nil && !b.same {
-			t.changes = append(t.changes, Change{Key: t.key(w.Key), Row: t.take(w.row()), Was: t.take(b.row), Kind: b.kind})
+			t.changes = t.changes.append(w.Key, w.row(), b.row, b.kind)
 		}
 	}
-}
-
-func (c *changed) take(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	n := len(c.own)
-	c.own = append(c.own, b...)
-	return c.own[n:len(c.own):len(c.own)]
-}
-
-func (c *changed) key(k syncd.Key) syncd.Key {
-	n := len(c.own)
-	c.own = append(c.own, k...)
-	own := c.own[n:] // it is not written to any more
-	return syncd.Key(unsafe.String(unsafe.SliceData(own), len(own)))
 }

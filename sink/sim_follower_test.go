@@ -87,8 +87,8 @@ func (f *follower) follow(v sink.View, head sink.Mark, name syncd.Table, t *foll
 	}
 	for _, c := range commits {
 		f.follows++
-		for i := range c.Changes {
-			f.apply(name, t, c.Commit, &c.Changes[i])
+		for x := range c.Changes() {
+			f.apply(name, t, c.Commit, &x)
 		}
 	}
 	t.mark, t.through = head, ts.Complete()

@@ -324,8 +324,7 @@ func (s *watcher) catchUp(always bool) error {
 // keys that it holds for alone.
 func (s *watcher) send(c *sink.Commit, only func(syncd.Key) bool) (sent bool) {
 	version := c.Position.String()
-	for i := range c.Changes {
-		x := &c.Changes[i]
+	for x := range c.Changes() {
 		if only != nil && !only(x.Key) {
 			continue
 		}

@@ -80,7 +80,7 @@ func (f *follower) follow(name syncd.Table, t *followed) bool {
 		f.t.Fatalf("follow %s: %v", name, err)
 	}
 	for _, c := range commits {
-		for _, x := range c.Changes {
+		for x := range c.Changes() {
 			if was, ok := t.rows[x.Key]; !again && !f.spoilt && (ok != (x.Was != nil) || was != string(x.Was)) {
 				f.t.Fatalf("%s/%s was %q, and its change says %q", name, x.Key, was, x.Was)
 			}
