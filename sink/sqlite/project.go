@@ -65,7 +65,11 @@ type shape struct {
 	columns []column
 	key     []int // indexes of the key's columns
 	byName  map[string]int
+	extra   map[string]bool // names that rows have had beside the columns
 }
+
+// maxExtra is how many names beside the columns are remembered: more than Postgres has columns.
+const maxExtra = 2000
 
 // column is one column: its name in the row's JSON, its name in SQLite, and how its values are stored.
 type column struct {
@@ -80,7 +84,7 @@ func newShape(info *syncd.TableInfo) *shape {
 	if len(info.Columns) == 0 || len(info.Columns) != len(info.Types) || len(info.Key) == 0 || info.Error != "" {
 		return nil
 	}
-	s := &shape{byName: map[string]int{}}
+	s := &shape{byName: map[string]int{}, extra: map[string]bool{}}
 	for i, name := range columnNames(info.Columns) {
 		declared, k := typeOf(info.Types[i])
 		quoted, _ := json.Marshal(info.Columns[i])
@@ -200,8 +204,12 @@ func (s *shape) find(name []byte, next int) int {
 	if next < len(s.columns) && bytes.Equal(s.columns[next].quoted, name) {
 		return next
 	}
-	if i, ok := s.byName[unquote(name)]; ok {
+	plain := unquote(name)
+	if i, ok := s.byName[plain]; ok {
 		return i
+	}
+	if !s.extra[plain] && len(s.extra) < maxExtra {
+		s.extra[plain] = true
 	}
 	return -1
 }

@@ -95,6 +95,9 @@ func (s *Store) current() bool {
 
 // reshape makes the table that others see of the entries, in the shape that the source's has now.
 func (s *Store) reshape(t *table, info syncd.TableInfo) error {
+	if done, err := s.alter(t, info); done || err != nil {
+		return err
+	}
 	w := s.f.w
 	t.info, t.shape = info, newShape(&info)
 	if err := w.once("DROP TABLE IF EXISTS " + quote(t.physical)); err != nil {
@@ -293,29 +296,58 @@ func (s *Store) named(kind string) (map[string]string, error) {
 
 // reindex makes the indexes of this generation's tables those that are asked for.
 func (s *Store) reindex() error {
-	there, err := s.named("index")
+	for _, t := range s.tables {
+		if err := s.unindex(t); err != nil {
+			return err
+		}
+		if err := s.reindexTable(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unindex takes away the indexes of a table that it should not have.
+func (s *Store) unindex(t *table) error {
+	there, err := s.indexesOf(t)
 	if err != nil {
 		return err
 	}
-	for _, t := range s.tables {
-		s.besides(t)
-		wanted := s.wantedIndexes(t)
-		for name, text := range there {
-			if strings.HasPrefix(name, fmt.Sprintf("_syncd_index_%d_", t.id)) && wanted[name] != text {
-				if err := s.f.w.once("DROP INDEX " + quote(name)); err != nil {
-					return err
-				}
-			}
-		}
-		for name, text := range wanted {
-			if there[name] != text {
-				if err := s.f.w.once(text); err != nil {
-					return err
-				}
+	wanted := s.wantedIndexes(t)
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if wanted[name] != there[name] {
+			if err := s.f.w.once("DROP INDEX " + quote(name)); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// reindexTable makes the indexes that a table lacks.
+func (s *Store) reindexTable(t *table) error {
+	s.besides(t)
+	there, err := s.indexesOf(t)
+	if err != nil {
+		return err
+	}
+	wanted := s.wantedIndexes(t)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if there[name] == "" {
+			if err := s.f.w.once(wanted[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// indexesOf gives the indexes of a table that are this package's, with the statements that made them.
+func (s *Store) indexesOf(t *table) (map[string]string, error) {
+	all, err := s.named("index")
+	prefix := fmt.Sprintf("_syncd_index_%d_", t.id)
+	maps.DeleteFunc(all, func(name, _ string) bool { return !strings.HasPrefix(name, prefix) })
+	return all, err
 }
 
 // takePlace takes away the tables that others see, gives this generation's their names, and says that it is the one.
