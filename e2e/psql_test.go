@@ -95,6 +95,10 @@ func (p *psql) run(script string) (database string) {
 	p.t.Helper()
 	p.n++
 	p.said = nil
+	script, err := csvFromFiles(script, p.t.TempDir())
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	mark := fmt.Sprintf("script %d is done|", p.n)
 	go func() {
 		_, _ = io.WriteString(p.in, script+"\nSELECT '"+mark+"' || pg_catalog.current_database();\n") // it may have ended

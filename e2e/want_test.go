@@ -182,6 +182,8 @@ func (o *oracle) refused(t tableConfig, f *facts, configured []tableConfig) stri
 		return "is a partition of"
 	case !f.Index:
 		return "ALTER TABLE " + name + " (ADD PRIMARY KEY|REPLICA IDENTITY)"
+	case f.Identity == "f" && len(f.All) > len(f.Columns) && o.f.db.Server.Version() >= 180000:
+		return "ALTER TABLE " + name + " REPLICA IDENTITY DEFAULT"
 	case !f.Immediate:
 		return "ALTER TABLE " + name + " (REPLICA IDENTITY USING INDEX|DROP CONSTRAINT .* ADD PRIMARY KEY)"
 	}

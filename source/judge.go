@@ -216,13 +216,13 @@ func judgeColumns(t TableConfig, f *tableFacts, w surroundings, key *indexFacts)
 			return verdict{Refused: refuse("correct its name under columns", "%s has no column %s", t.Table, syncd.QuoteIdent(name))}
 		}
 	}
-	if r := refuseKeyColumns(t, f, v); !r.none() {
+	if r := refuseKeyColumns(t, f, w, v); !r.none() {
 		return verdict{Refused: r}
 	}
 	return v
 }
 
-func refuseKeyColumns(t TableConfig, f *tableFacts, v verdict) refusal {
+func refuseKeyColumns(t TableConfig, f *tableFacts, w surroundings, v verdict) refusal {
 	for _, name := range v.Key {
 		if slices.ContainsFunc(v.Publish, func(c columnFacts) bool { return c.Name == name }) {
 			continue
@@ -234,9 +234,28 @@ func refuseKeyColumns(t TableConfig, f *tableFacts, v verdict) refusal {
 		}
 		return refuse("name it under columns", "the columns named for %s leave out %s, a part of the key, so that every UPDATE would fail", t.Table, syncd.QuoteIdent(name))
 	}
+	if r := refuseGenerated(t, f, w, v); !r.none() {
+		return r
+	}
 	if f.Identity == "f" && v.List {
 		return refuse(fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY DEFAULT, or leave columns out", t.Table.SQL()),
 			"%s has REPLICA IDENTITY FULL, with which a list of columns makes every UPDATE fail", t.Table)
+	}
+	return refusal{}
+}
+
+// refuseGenerated looks at what the server asks of REPLICA IDENTITY FULL from 18 on: each column of the old row has to be
+// published, which a virtual generated one never is.
+func refuseGenerated(t TableConfig, f *tableFacts, w surroundings, v verdict) refusal {
+	if f.Identity != "f" || w.version < 180000 {
+		return refusal{}
+	}
+	for _, c := range f.Columns {
+		published := slices.ContainsFunc(v.Publish, func(p columnFacts) bool { return p.Num == c.Num })
+		if c.Generated != "" && (c.Generated == "v" || !published) {
+			return refuse(fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY DEFAULT", t.Table.SQL()),
+				"%s has REPLICA IDENTITY FULL, with which its generated column %s makes every UPDATE fail", t.Table, syncd.QuoteIdent(c.Name))
+		}
 	}
 	return refusal{}
 }

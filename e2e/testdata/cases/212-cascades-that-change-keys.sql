@@ -27,4 +27,4 @@ BEGIN; DELETE FROM org WHERE code = 'o3'; INSERT INTO org VALUES ('o3', 'comes b
 UPDATE chain SET id = id + 100;                                                 -- each row changes twice: by itself, and by the one before it
 DELETE FROM chain WHERE id IN (103, 105);
 BEGIN; UPDATE chain SET next = 999 WHERE id = 101; INSERT INTO chain VALUES (999, 101); COMMIT;
-DO $$ BEGIN DELETE FROM org WHERE code = 'O1'; EXCEPTION WHEN foreign_key_violation THEN NULL; END $$;
+DO $$ BEGIN DELETE FROM org WHERE code = 'O1'; EXCEPTION WHEN foreign_key_violation OR restrict_violation THEN NULL; END $$;

@@ -20,5 +20,5 @@ UPDATE v SET w = 'x' WHERE id = 3;
 UPDATE period SET v = 'new' WHERE id = 1 AND during @> '2024-02-15'::date;
 UPDATE period SET during = daterange(lower(during), upper(during) - 1) WHERE id = 2;
 DELETE FROM period WHERE id = 0 AND during && '[2024-03-01,2024-06-01)';
-INSERT INTO period VALUES (0, '[2024-03-05,)', 'open');
+INSERT INTO period VALUES (0, '[2024-03-05,2024-05-01)', 'new');
 WITH c AS (UPDATE k SET v = 'changed' WHERE v < 'v3' RETURNING old.v AS was, new.id) INSERT INTO k (v) SELECT was FROM c;
