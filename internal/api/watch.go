@@ -372,7 +372,9 @@ func (s *watcher) list() error {
 		var rows []listed
 		if err == nil {
 			rows = s.part(view, started, last)
-			err = view.Err()
+			if broken := view.Err(); broken != nil { // a sink in a server that is away
+				err = &sink.ResetError{Why: "the rows can't be read: " + broken.Error()}
+			}
 		}
 		view.Close()
 		if err != nil {

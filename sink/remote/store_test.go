@@ -613,3 +613,20 @@ func plus(m *storetest.Map, b *sink.Batch) *storetest.Map {
 	_ = next.Commit(b)
 	return next
 }
+
+// TestWatchersAreReset: who follows a cache is told to begin anew where its sink lost what it held.
+func TestWatchersAreReset(t *testing.T) {
+	t.Parallel()
+	server := newServer()
+	s := open(t, server.place("it"))
+	must(t, s.Commit(batch(1, 1, 2)))
+	c := sink.New(sink.Options{Store: s})
+	m, _ := c.History().Head()
+	server.do(server.lose)
+	if err := c.Walk(people, 0, func(syncd.Key, sink.Entry) bool { return true }); !errors.Is(err, sink.ErrReset) {
+		t.Fatal(err)
+	}
+	if _, err := c.History().Next(people, m, 10); !errors.As(err, new(*sink.ResetError)) {
+		t.Errorf("who follows is told %v", err)
+	}
+}
