@@ -30,12 +30,7 @@ func get(ctx context.Context, o options) error {
 		return err
 	}
 	defer c.Close()
-	text := `{"id":1,"note":"` + strings.Repeat("x", 182) + `"}`
-	constant := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, text)
-	})
-	floor, stopFloor, err := serveHTTP(constant)
+	floor, stopFloor, err := serveHTTP(constant())
 	if err != nil {
 		return err
 	}
@@ -63,6 +58,15 @@ func get(ctx context.Context, o options) error {
 	fmt.Printf("get of one row of %d by HTTP: net/http's constant %.0f a second (%s), a row %.0f (%s): ratio %.2f (want 0.50 or more)\n", o.rows,
 		median(floors), each(floors, text0), median(rates), each(rates, text0), median(rates)/median(floors))
 	return nil
+}
+
+// constant is a handler of net/http that does nothing but write as many bytes as a row has.
+func constant() http.Handler {
+	text := `{"id":1,"note":"` + strings.Repeat("x", 182) + `"}`
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+	})
 }
 
 // serveHTTP serves a handler as the sidecar does.
@@ -155,57 +159,4 @@ func (a *asker) ask(path string) error {
 	}
 	_, err := a.in.Discard(length)
 	return err
-}
-
-// tail99 compares how long reads by HTTP take while the cache is idle and while deltas are applied at 100,000 a second.
-func tail99(ctx context.Context, o options) error {
-	c, err := newCaches(o.rows)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	address, stop, err := serveHTTP(newAPI(c))
-	if err != nil {
-		return err
-	}
-	defer stop()
-	var idle, busy []time.Duration
-	for range o.rounds {
-		d := time.Duration(o.seconds) * time.Second / 4
-		one, err := readPaced(ctx, c, address, d)
-		if err != nil {
-			return err
-		}
-		end := c.load(ctx)
-		two, err := readPaced(ctx, c, address, d)
-		if err := errors.Join(err, end()); err != nil {
-			return err
-		}
-		idle, busy = append(idle, one...), append(busy, two...)
-	}
-	i50, i99, b50, b99 := quantile(idle, 0.5), quantile(idle, 0.99), quantile(busy, 0.5), quantile(busy, 0.99)
-	fmt.Printf("tail of a read of one row of %d by HTTP: idle p50 %s p99 %s, under load p50 %s p99 %s: p99 ratio %.1f (want 3.0 or less)\n",
-		o.rows, i50, i99, b50, b99, b99.Seconds()/i99.Seconds())
-	return nil
-}
-
-// readPaced reads a row each millisecond on one connection, and gives how long each took.
-func readPaced(ctx context.Context, c *caches, address string, d time.Duration) ([]time.Duration, error) {
-	a, err := newAsker(address)
-	if err != nil {
-		return nil, err
-	}
-	defer a.close()
-	var took []time.Duration
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for begin := time.Now(); time.Since(begin) < d && ctx.Err() == nil; {
-		<-tick.C
-		at := time.Now()
-		if err := a.ask("/v1/tables/public.item/rows/" + strconv.Itoa(c.any(0))); err != nil {
-			return nil, err
-		}
-		took = append(took, time.Since(at))
-	}
-	return took, nil
 }

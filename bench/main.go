@@ -8,7 +8,7 @@
 //	go run ./bench get       rows a second by HTTP, against net/http with a constant of the same size, on kept-alive loopback connections
 //	go run ./bench apply     deltas a second and core into a cache in memory, without I/O
 //	go run ./bench load      a start: 1,000,000 rows read from the file that the last run left, and what they take
-//	go run ./bench tail      p99 of a read by HTTP while 100,000 deltas a second are applied, against an idle cache
+//	go run ./bench tail      p99 of a read while 100,000 deltas a second are applied, against an idle cache: in the process and by HTTP
 //	go run ./bench -rows 10000000 big    a large table through the whole path: list, updates, digest, start from the checkpoint (needs 15 GB of disk, 4 GiB of memory)
 //	go run ./bench list      a full list of those rows (syncd resync --mode full), against COPY … TO STDOUT
 //
@@ -22,10 +22,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/syncd-io/syncd/sink/memory"
 )
 
 type options struct {
@@ -72,6 +75,9 @@ func run(ctx context.Context, o options, names []string) (err error) {
 	}
 	for _, n := range names {
 		if bench := inside[n]; bench != nil {
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(memory.GCPercent) // as a sidecar does
+			}
 			if err := bench(ctx, o); err != nil {
 				return fmt.Errorf("%s: %w", n, err)
 			}
