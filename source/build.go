@@ -56,6 +56,8 @@ type builder struct {
 	Relist func(t syncd.Table, why string, at syncd.LSN)
 	// SpillBytes is how large an open transaction may grow in memory; 0 is 64 MiB.
 	SpillBytes int
+	// Disk makes the file for a larger one; nil is a temporary file.
+	Disk func() (spillFile, error)
 
 	relations map[uint32]*relation // nil for a table that is not synced
 	strangers map[uint32]*Relation // those of tables that were not configured when they were described
@@ -398,8 +400,11 @@ func (b *builder) bound() error {
 // there may be several states then, in the order of their ordinals.
 func (b *builder) toDisk() error {
 	if b.spill == nil {
-		var err error
-		if b.spill, err = newSpill(); err != nil {
+		create, err := b.Disk, error(nil)
+		if create == nil {
+			create = tempSpill
+		}
+		if b.spill, err = newSpill(create); err != nil {
 			return &localError{err}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // spill keeps the changes of a transaction that is too large for memory in a temporary file, until its commit says what
 // their versions are. One goroutine writes it, and after commit another reads it, once, from the front.
 type spill struct {
-	file   *os.File
+	file   spillFile
 	w      *bufio.Writer
 	r      *bufio.Reader
 	buf    []byte
@@ -35,28 +35,51 @@ type spill struct {
 	committed time.Time
 }
 
-// newSpill makes the file. Where the system lets a file without a name live it has none: whatever ends this process, its
-// room is free again.
-func newSpill() (*spill, error) {
-	f, err := os.CreateTemp("", "syncd-transaction-*")
+// spillFile is where a spill is kept: written once, then read once from the front. Close frees its room.
+type spillFile interface {
+	io.ReadWriteSeeker
+	io.Closer
+}
+
+// newSpill makes a spill in a file of its own, which is made by create.
+func newSpill(create func() (spillFile, error)) (*spill, error) {
+	f, err := create()
 	if err != nil {
-		return nil, fmt.Errorf("keep a large transaction on disk: %w", err)
-	}
-	if runtime.GOOS != "windows" {
-		if err := os.Remove(f.Name()); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("keep a large transaction on disk: %w", err)
-		}
+		return nil, fullError(err)
 	}
 	return &spill{file: f, w: bufio.NewWriterSize(f, 256<<10), counts: map[syncd.Table]int{}}, nil
 }
 
+// tempSpill makes a temporary file. Where the system lets a file without a name live it has none: whatever ends this
+// process, its room is free again.
+func tempSpill() (spillFile, error) {
+	f, err := os.CreateTemp("", "syncd-transaction-*")
+	if err != nil || runtime.GOOS == "windows" {
+		return namedFile{f}, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// namedFile is a file that goes when it is closed.
+type namedFile struct{ *os.File }
+
+func (f namedFile) Close() error {
+	return errors.Join(f.File.Close(), os.Remove(f.Name()))
+}
+
+// fullError says what mends it that a transaction could not be kept on disk. Nothing of it was published, and the slot holds
+// it still: with room it is read again.
+func fullError(err error) error {
+	return fmt.Errorf("keep a large transaction on disk: %w; it is tried again: free space in %s, or set TMPDIR to a directory with more", err, os.TempDir())
+}
+
 // close gives the file up.
 func (s *spill) close() {
-	s.file.Close()
-	if runtime.GOOS == "windows" {
-		_ = os.Remove(s.file.Name()) // it is in the directory for what is left over
-	}
+	s.file.Close() // what it held is not needed any more
 }
 
 // The flags of a change in the file.
@@ -97,10 +120,10 @@ func (s *spill) add(deltas []syncd.Delta) error {
 		}
 		s.buf = b
 		if _, err := s.w.Write(binary.AppendUvarint(nil, uint64(len(b)))); err != nil {
-			return fmt.Errorf("keep a large transaction on disk: %w", err)
+			return fullError(err)
 		}
 		if _, err := s.w.Write(b); err != nil {
-			return fmt.Errorf("keep a large transaction on disk: %w", err)
+			return fullError(err)
 		}
 		s.count++
 		s.counts[d.Table]++
@@ -129,7 +152,7 @@ func appendCounted[T string | []byte | syncd.Key](b []byte, v T) []byte {
 func (s *spill) finish(epoch syncd.Epoch, end syncd.LSN, xid syncd.XID, committed time.Time) error {
 	s.epoch, s.end, s.xid, s.committed = epoch, end, xid, committed
 	if err := s.w.Flush(); err != nil {
-		return fmt.Errorf("keep a large transaction on disk: %w", err)
+		return fullError(err)
 	}
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read a large transaction from disk: %w", err)

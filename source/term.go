@@ -255,7 +255,7 @@ func (w *Watch) assemble(t *term, p Plan, after syncd.Marker, confirmed syncd.LS
 	}
 	t.intake = intake{
 		Stream: t.stream, Queue: t.queue, Visible: t.seen, Recent: &t.recent,
-		Build:  builder{Epoch: after.Epoch, Tables: w.roster, Types: t.types, Relist: w.roster.demand, SpillBytes: w.MaxTransaction},
+		Build:  builder{Epoch: after.Epoch, Tables: w.roster, Types: t.types, Relist: w.roster.demand, SpillBytes: w.MaxTransaction, Disk: w.disk},
 		Answer: func() { signal(t.answer) }, Heard: t.hear, through: after.Through,
 	}
 	if p.Action == Resume {

@@ -25,6 +25,7 @@ type Watch struct {
 	// disk, in the directory for temporary files, and published in parts.
 	MaxTransaction int
 
+	disk      func() (spillFile, error) // makes the files for large transactions; nil is a temporary one
 	roster    *roster
 	slot      sync.Mutex  // held while the slot is made or dropped
 	onStandby atomic.Bool // the server was a standby at the last start
@@ -118,6 +119,10 @@ func (w *Watch) afterStep(err error, pause *time.Duration) time.Duration {
 		w.setOver(over.why)
 		w.Config.Logger.Warn("what the slot replays is not what the stream holds", "reason", over.why)
 		return 0
+	}
+	var local *localError
+	if errors.As(err, &local) {
+		*pause = retryMax // however long it took: each try reads the transaction from the server again
 	}
 	w.report(report, func() { w.Config.Logger.Warn("replication is interrupted, and will be tried again", "error", report) })
 	w.Config.Observer.Reconnected()
