@@ -32,7 +32,8 @@ type Options struct {
 	// Store holds the cache that is read. It may hold what an earlier process left.
 	Store Store
 	// New makes an empty store, for the cache of a new epoch to be built beside the one that is read. nil: a new epoch
-	// begins again in Store, whose tables are then not served until they were listed.
+	// begins in Store, whose tables are then not served until they were listed; their rows of before stay until then, for
+	// those who read what Store keeps in another way.
 	New func() (Store, error)
 	// History bounds what is kept of the last commits, for readers that follow them.
 	History  HistoryLimits

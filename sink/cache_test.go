@@ -349,10 +349,37 @@ func TestNewEpochWithoutASecondStore(t *testing.T) {
 	r.store, r.cache = store, sink.New(sink.Options{Store: store})
 	r.at(1, 1)
 	r.tables(people)
-	r.list(page(1, 1, person(1, 1, "old")))
+	r.list(page(1, 1, person(1, 1, "old"), person(2, 1, "ghost"), person(4, 1, "old")))
 	r.at(2, 5)
-	if r.table().Listed || len(r.rows(people.Table)) > 0 {
+	if r.table().Listed {
 		t.Error("the old epoch's rows are served as the new one's")
+	}
+	r.wantRow(1, person(1, 1, "old")) // for those who read past the cache
+	r.wantRow(2, person(2, 1, "ghost"))
+	r.at(3, 6) // before the list was complete
+	r.wantRow(2, person(2, 1, "ghost"))
+	large := upsert(7, 2, 4, "")
+	large.Row, large.Pointer = nil, true
+	r.at(3, 7, upsert(7, 1, 3, person(3, 1, "new")), large)
+	r.wantRow(4, "") // what it was is not known to have been in this epoch
+	p := page(3, 7, person(1, 2, "listed"), person(3, 1, "new"), person(4, 2, "fetched"))
+	r.judge(p)
+	r.wantRow(1, person(1, 2, "listed"))
+	r.wantRow(2, person(2, 1, "ghost"))
+	r.judge(answerTo(page(3, 7), 2))
+	r.done(p)
+	r.wantRow(2, "")
+	if !r.table().Listed || r.table().Rows != 3 {
+		t.Errorf("at the end the table is %+v", r.table())
+	}
+	err := r.cache.Walk(people.Table, 0, func(k syncd.Key, e sink.Entry) bool {
+		if e.Version.Epoch != 3 {
+			t.Errorf("%s is still held of epoch %d", k, e.Version.Epoch)
+		}
+		return true
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

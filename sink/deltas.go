@@ -124,7 +124,7 @@ func (a *tableApplier) take(d *syncd.Delta, e Entry) error {
 		}
 		next.Row = row
 		if why != "" {
-			next.Row, next.Pending = e.Row, true
+			next.Row, next.Pending = rowBefore(d, e), true
 			a.fetch(d, why)
 		}
 	}
@@ -150,10 +150,19 @@ func unfit(d *syncd.Delta) string {
 // of a get or of a resync, settles it. The other keys go on.
 func (a *tableApplier) park(d *syncd.Delta, e Entry, why string) {
 	a.remember(d, e)
-	a.put(d.Key, Entry{Row: e.Row, Version: d.Version, XID: d.XID, Pending: true}, e)
+	a.put(d.Key, Entry{Row: rowBefore(d, e), Version: d.Version, XID: d.XID, Pending: true}, e)
 	if a.Listed {
 		a.open(d.Key, Open{Deltas: []Seen{{d.Version, d.XID}}, Reason: why, Parked: true, Since: a.flush.cache.now()})
 	}
+}
+
+// rowBefore gives the row to show while that of d is to be fetched: the one that was held, unless that is of an older epoch and
+// may never have been in this one.
+func rowBefore(d *syncd.Delta, e Entry) []byte {
+	if e.Version.Epoch != d.Version.Epoch {
+		return nil
+	}
+	return e.Row
 }
 
 // fetch marks a key whose delta left its row unknown. While a table was never listed the mark in the entry will do: its list

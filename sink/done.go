@@ -194,9 +194,9 @@ func (c *Cache) sweepFrom(name syncd.Table, from uint64) (next uint64, more bool
 			return false
 		}
 		n, last = n+1, h
-		if _, marked := t.Open[k]; e.Pending && !marked && t.Listed {
+		if _, marked := t.Open[k]; e.Pending && !marked && t.Listed && e.Version.Epoch == ch.state.Cursor.Position.Epoch {
 			t.open(k, Open{Deltas: []Seen{{e.Version, e.XID}}, Reason: "its delta came before its table was listed", Since: c.now()})
-		} else if e.Row == nil && !e.Pending && covers(t.Floor, e) {
+		} else if e.Row == nil && (!e.Pending || older(t.Floor, e)) && covers(t.Floor, e) {
 			t.remove(k, e)
 		}
 		return true
@@ -206,6 +206,9 @@ func (c *Cache) sweepFrom(name syncd.Table, from uint64) (next uint64, more bool
 	}
 	return next, more, c.commit(ch)
 }
+
+// older says whether an entry is of an older epoch than the floor: nothing of it is waited for any more.
+func older(floor *syncd.Snapshot, e Entry) bool { return floor != nil && e.Version.Epoch < floor.Epoch }
 
 // covers says whether a floor makes a tombstone superfluous: it is of what the floor has seen.
 func covers(floor *syncd.Snapshot, e Entry) bool {

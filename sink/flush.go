@@ -91,8 +91,9 @@ func (c *change) pass(m *syncd.Marker, seq uint64, now time.Time) {
 	}
 }
 
-// begin makes a new generation for an epoch, with nothing in it: beside the one that is read, or, where nothing is read
-// from that, in its place.
+// begin makes a new generation for an epoch: beside the one that is read, with nothing in it; or, where nothing is read from
+// that, in its place. A store that can have none beside it keeps the entries of the older epoch for those who read it past
+// this cache: each is replaced by the first state of the new epoch, and goes with the first complete list that lacks it.
 func (c *Cache) begin(e syncd.Epoch) error {
 	clear(c.judged)
 	old := c.State()
@@ -109,7 +110,11 @@ func (c *Cache) begin(e syncd.Epoch) error {
 	if serving := c.serving.Load(); c.create == nil || !serving.State().serves() {
 		c.turn.Add(1)
 		defer c.turn.Add(1)
-		if err := serving.Commit(&Batch{State: fresh, Drop: names(serving.State())}); err != nil {
+		b := &Batch{State: fresh}
+		if c.create != nil {
+			b.Drop = names(serving.State())
+		}
+		if err := serving.Commit(b); err != nil {
 			return err
 		}
 		c.history.resetAll(serving.State(), newEpoch)

@@ -102,9 +102,13 @@ func (s *simulation) Subscribe(ctx context.Context, c syncd.Cursor) (sink.Subscr
 
 // boot begins a process over what the store holds.
 func (s *simulation) boot() {
+	beside := func() (sink.Store, error) { return s.newStore(), nil }
+	if s.mix.inPlace {
+		beside = nil
+	}
 	s.cache = sink.New(sink.Options{
 		Store: s.store,
-		New:   func() (sink.Store, error) { return s.newStore(), nil },
+		New:   beside,
 		Now:   func() time.Time { return time.Unix(1_764_534_000, 0) },
 		// So little is kept that who is slow finds it forgotten.
 		History: sink.HistoryLimits{Commits: 4, Bytes: 20000},

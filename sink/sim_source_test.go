@@ -33,6 +33,7 @@ type mix struct {
 	small                            bool // the consumer holds back little
 	selects, reselect                bool // one table has a selector; it changes
 	memory                           bool // the store is sink/memory, not the plain one
+	inPlace                          bool // a new epoch begins in the store that is read
 }
 
 // message is a message of the stream. It keeps its place when a later one is taken away.

@@ -210,6 +210,7 @@ var mixes = map[string]mix{
 	"stream losses": {truncate: true, move: true, toast: true, tail: true, trim: true, die: true, restart: true, zombie: true},
 	"epochs":        {truncate: true, move: true, toast: true, lose: true, epochs: true, restart: true, zombie: true},
 	"failover":      {truncate: true, move: true, epochs: true, failover: true, tail: true, restart: true, zombie: true, standby: true},
+	"in place":      {truncate: true, move: true, toast: true, lose: true, epochs: true, failover: true, restart: true, zombie: true, standby: true, inPlace: true},
 	"standby":       {truncate: true, move: true, toast: true, lose: true, rot: true, zombie: true, standby: true, shared: true, together: true},
 	"spoilt rows":   {truncate: true, move: true, lose: true, zombie: true, spoil: true, together: true},
 	"tables":        {truncate: true, move: true, toast: true, lose: true, zombie: true, die: true, tables: true, restart: true, shared: true, together: true},
