@@ -159,7 +159,8 @@ func (c *searched) search(v, plain sink.View) {
 			}
 		}
 		var got, want []string
-		sink.Matching(plain, name, f, from, take(&want))
+		found := take(&want)
+		plain.Rows(name, from, func(k syncd.Key, e sink.Entry) bool { return !f.Match(e.Row) || found(k, e) })
 		sink.Matching(v, name, f, from, take(&got))
 		if err := v.Err(); err != nil {
 			c.t.Fatal(err)

@@ -56,7 +56,7 @@ func Run(t *testing.T, place func(t testing.TB) Place) {
 	t.Run("a cache over it does what one over a plain map does", func(t *testing.T) { histories(t, place) })
 	has, _ := offered(t, place)
 	for _, one := range has {
-		t.Run("it is a "+one.name, func(t *testing.T) { one.test(t, place) })
+		t.Run("it has the seam "+one.name, func(t *testing.T) { one.test(t, place) })
 	}
 	p := place(t)
 	if p.Keeps {
