@@ -185,7 +185,8 @@ func connectError(err error) error {
 		text += "; mend the database's name in the connection string"
 	default:
 		if strings.Contains(pg.Message, "unsupported startup parameter") {
-			return fmt.Errorf("connect: %w (%s)", errPooler, pg.Message)
+			// Which one is a matter of chance: they have no order. One text for one trouble is logged once.
+			return fmt.Errorf("connect: %w (it knows not all startup parameters)", errPooler)
 		}
 	}
 	return &connectFailure{text, err}
