@@ -2,8 +2,9 @@
 
 .PHONY: test race lint fuzz bench test-versions ci
 
-test: ## the tests, on a real Postgres and a real NATS that they start themselves
-	go test ./...
+test: ## installs what the tests need (Debian packages), and runs them on a real Postgres and a real NATS that they start themselves
+	scripts/setup
+	go test $(TESTFLAGS) ./...
 
 race:
 	go test -race ./...
