@@ -10,6 +10,8 @@
 //	go run ./bench load      a start: 1,000,000 rows read from the file that the last run left, and what they take
 //	go run ./bench tail      p99 of a read while 100,000 deltas a second are applied, against an idle cache: in the process and by HTTP
 //	go run ./bench -rows 10000000 big    a large table through the whole path: list, updates, digest, start from the checkpoint (needs 15 GB of disk, 4 GiB of memory)
+//	go run ./bench sqlite    deltas a second into a cache in a SQLite file, against a loop of INSERT OR REPLACE into a bare table
+//	go run ./bench sqlitelist  the first list of those rows into a sidecar with a SQLite file: time, processor time, memory
 //	go run ./bench list      a full list of those rows (syncd resync --mode full), against COPY … TO STDOUT
 //
 // Absolute figures mean little on a shared machine; the ratios of one run are what counts.
@@ -41,11 +43,11 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds; medians are printed")
 	flag.IntVar(&o.changes, "changes", 1_000_000, "row changes of a drain")
-	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest, list, get, apply, load, tail and big")
+	flag.IntVar(&o.rows, "rows", 1_000_000, "rows cached by memory, digest, list, get, apply, load, tail, sqlitelist and big")
 	flag.BoolVar(&o.tcp, "tcp", true, "connect to Postgres by TCP; -tcp=false: by its Unix socket")
 	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency or tail round")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|load|tail|big …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|load|tail|sqlite|sqlitelist|big …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -64,13 +66,13 @@ func main() {
 
 func run(ctx context.Context, o options, names []string) (err error) {
 	benches := map[string]func(context.Context, *rig, options) error{
-		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list, "big": big,
+		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list, "sqlitelist": listSQLite, "big": big,
 	}
 	// These need neither Postgres nor the command.
-	inside := map[string]func(context.Context, options) error{"get": get, "apply": apply, "load": load, "tail": tail99}
+	inside := map[string]func(context.Context, options) error{"get": get, "apply": apply, "load": load, "tail": tail99, "sqlite": applySQLite}
 	for _, n := range names {
 		if benches[n] == nil && inside[n] == nil {
-			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, load, tail or big", n)
+			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, load, tail, sqlite, sqlitelist or big", n)
 		}
 	}
 	for _, n := range names {

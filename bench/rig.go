@@ -201,11 +201,15 @@ func freePort() (int, error) {
 
 // replaceName gives the configuration at path another name: a sidecar's must be its source's.
 func replaceName(path, from, to string) error {
+	return replaceText(path, "name: "+from+"\n", "name: "+to+"\n")
+}
+
+func replaceText(path, from, to string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(strings.Replace(string(b), "name: "+from+"\n", "name: "+to+"\n", 1)), 0o600)
+	return os.WriteFile(path, []byte(strings.Replace(string(b), from, to, 1)), 0o600)
 }
 
 // cpu gives the processor time that the process has used.
