@@ -72,3 +72,26 @@ func processor() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkFirst writes rows that are new in the order of their key, 10,000 a commit, as a first list does; its unit is one row.
+func BenchmarkFirst(b *testing.B) {
+	s, err := Open(Options{Path: filepath.Join(b.TempDir(), "cache.db"), Name: "shop", Indexes: map[syncd.Table][][]string{users: {{"email"}}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	used := processor()
+	for id := 0; id < b.N; {
+		batch := &sink.Batch{State: stateOf(benchInfo)}
+		var keys []syncd.Key
+		for ; id < b.N && len(keys) < 10_000; id++ {
+			batch.Writes = append(batch.Writes, upsert(users, string(benchRow(id, id)), fmt.Sprint(id)))
+			keys = append(keys, batch.Writes[len(keys)].Key)
+		}
+		if err := s.Prefetch(users, keys); err != nil {
+			b.Fatal(err)
+		}
+		mustCommit(b, s, batch)
+	}
+	b.ReportMetric(float64(b.N)/(processor()-used).Seconds(), "rows/cpu-s")
+}

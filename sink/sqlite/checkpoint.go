@@ -18,7 +18,7 @@ type checkpointer struct {
 }
 
 const (
-	softPages = 4_000
+	softPages = 16_000
 	hardPages = 32_000
 )
 

@@ -219,8 +219,12 @@ func (c *commit) writeTable(t *table, some []*sink.Write) error {
 	if err := c.f.next(); err != nil {
 		return err
 	}
-	slices.SortFunc(writes, func(a, b entryWrite) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.Key, b.Key)) })
-	return c.entries(t, writes)
+	byHash := make([]*entryWrite, len(writes))
+	for i := range writes {
+		byHash[i] = &writes[i]
+	}
+	slices.SortFunc(byHash, func(a, b *entryWrite) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.Key, b.Key)) })
+	return c.entries(t, byHash)
 }
 
 // takeAway takes all rows away that are gone: before others come, that may have an equal key. It says how many.
@@ -245,7 +249,7 @@ func (c *commit) takeAway(t *table, writes []entryWrite) (n int, err error) {
 }
 
 // entries writes the entries, in the order of their hashes.
-func (c *commit) entries(t *table, writes []entryWrite) error {
+func (c *commit) entries(t *table, writes []*entryWrite) error {
 	into := newBatch(c.f.w, entriesOf(t.id), 2, "")
 	remove := "DELETE FROM " + entriesOf(t.id) + " WHERE hash = ?"
 	var arena []byte
@@ -275,10 +279,9 @@ func (c *commit) entries(t *table, writes []entryWrite) error {
 }
 
 // ofOneHash appends what is stored under a hash, nothing where that is to go, and takes note of what changes.
-func (c *commit) ofOneHash(t *table, writes []entryWrite, b []byte) []byte {
+func (c *commit) ofOneHash(t *table, writes []*entryWrite, b []byte) []byte {
 	var others []keyed
-	for i := range writes {
-		w := &writes[i]
+	for _, w := range writes {
 		if w.old.others != nil {
 			others = w.old.others
 		}
@@ -297,8 +300,7 @@ func (c *commit) ofOneHash(t *table, writes []entryWrite, b []byte) []byte {
 		}
 		c.sums = append(c.sums, change)
 	}
-	for i := range writes {
-		w := &writes[i]
+	for _, w := range writes {
 		for len(others) > 0 && others[0].key <= w.Key {
 			if others[0].key < w.Key {
 				b = appendEntry(b, others[0].key, &others[0].entry)

@@ -24,6 +24,6 @@
 // what is stored and each table is compared with its entries; what differs shows as a wrong row, and the next resync puts it
 // right. What nobody wrote and the disk changed is found where SQLite notices, or by a full resync.
 //
-// The write-ahead log is taken into the file beside the commits, from 16 MiB on; a commit waits for that only where the log has
+// The write-ahead log is taken into the file beside the commits, from 64 MiB on; a commit waits for that only where the log has
 // grown to 128 MiB. A reader that holds one transaction open for long keeps the write-ahead log from being reused: the file PATH-wal grows.
 package sqlite
