@@ -211,3 +211,25 @@ func TestCheckpoints(t *testing.T) {
 	}
 	wantAnswer(t, path, `SELECT count(*) FROM "public.users"`, "200")
 }
+
+// FuzzEntry reads what somebody else may have written: it is entries, which are written and read the same again, or none.
+func FuzzEntry(f *testing.F) {
+	whole := appendEntry(nil, "a", &sink.Entry{Row: []byte(`{"id":"a"}`), Version: syncd.Version{Epoch: 1, LSN: 2, Ordinal: 3}, XID: 4})
+	f.Add(whole)
+	f.Add(appendEntry(whole, "b", &sink.Entry{Pending: true, Snap: &syncd.Snapshot{Epoch: 1, Xmin: 5, Xmax: 9, Xip: []syncd.XID{7}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r, again entryReader
+		var out []byte
+		all := slices.Clone(r.read(b))
+		for i := range all {
+			out = appendEntry(out, all[i].key, &all[i].entry)
+		}
+		twice := again.read(out)
+		if len(twice) != len(all) {
+			t.Fatalf("%q gives %d entries, and they %d", b, len(all), len(twice))
+		}
+		for i := range all {
+			sameEntry(t, all[i].key, twice[i].entry, all[i].entry)
+		}
+	})
+}
