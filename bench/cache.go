@@ -19,7 +19,7 @@ import (
 // caches is a cache in this process, without Postgres and NATS, and what is flushed into it.
 type caches struct {
 	*sink.Cache
-	store  *memory.Store
+	store  *memory.Store // nil where it is another
 	info   syncd.TableInfo
 	rows   int
 	at     syncd.LSN
@@ -29,10 +29,20 @@ type caches struct {
 
 // newCaches makes a cache of rows of 200 bytes whose table was listed.
 func newCaches(rows int) (*caches, error) {
+	store := memory.New(memory.Options{})
+	c, err := newCachesIn(store, rows)
+	if err != nil {
+		return nil, err
+	}
+	c.store = store
+	return c, nil
+}
+
+// newCachesIn makes one in a store, which it owns from then on.
+func newCachesIn(store sink.Store, rows int) (*caches, error) {
 	info := syncd.TableInfo{Table: syncd.Table{Schema: "public", Name: "item"}, Columns: []string{"id", "note"}, Types: []string{"bigint", "text"},
 		Key: []string{"id"}, Schema: 1}
 	now := time.Now()
-	store := memory.New(memory.Options{})
 	err := store.Commit(&sink.Batch{State: &sink.State{
 		Cursor: syncd.Cursor{Position: syncd.Position{Epoch: 1}}, Sent: now, Applied: now,
 		Tables: map[syncd.Table]*sink.TableState{info.Table: {Info: info, Listed: true, Through: syncd.Position{Epoch: 1}}},
@@ -40,7 +50,7 @@ func newCaches(rows int) (*caches, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caches{Cache: sink.New(sink.Options{Store: store}), store: store, info: info, rows: rows}
+	c := &caches{Cache: sink.New(sink.Options{Store: store}), info: info, rows: rows}
 	const page = 10_000
 	for i := 0; i < rows; i += page {
 		c.fill(min(page, rows-i), func(n int) int { return i + n })

@@ -7,6 +7,8 @@
 //	go run ./bench digest    a resync of those rows by digest (syncd resync --mode digest), against SELECT md5(t::text)
 //	go run ./bench get       rows a second by HTTP, against net/http with a constant of the same size, on kept-alive loopback connections
 //	go run ./bench apply     deltas a second and core into a cache in memory, without I/O
+//	go run ./bench redis     deltas a second into a cache in Redis, against redis-benchmark -P 64 -d 200 -r 100000 -t set
+//	go run ./bench postgres  deltas a second into a cache in Postgres, against INSERT … ON CONFLICT of the same rows
 //	go run ./bench load      a start: 1,000,000 rows read from the file that the last run left, and what they take
 //	go run ./bench tail      p99 of a read while 100,000 deltas a second are applied, against an idle cache: in the process and by HTTP
 //	go run ./bench -rows 10000000 big    a large table through the whole path: list, updates, digest, start from the checkpoint (needs 15 GB of disk, 4 GiB of memory)
@@ -47,7 +49,7 @@ func main() {
 	flag.BoolVar(&o.tcp, "tcp", true, "connect to Postgres by TCP; -tcp=false: by its Unix socket")
 	flag.IntVar(&o.seconds, "seconds", 20, "seconds of load of a latency or tail round")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|load|tail|sqlite|sqlitelist|big …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] drain|latency|memory|digest|list|get|apply|redis|postgres|load|tail|sqlite|sqlitelist|big …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -69,10 +71,10 @@ func run(ctx context.Context, o options, names []string) (err error) {
 		"drain": drain, "latency": latency, "memory": resident, "digest": digest, "list": list, "sqlitelist": listSQLite, "big": big,
 	}
 	// These need neither Postgres nor the command.
-	inside := map[string]func(context.Context, options) error{"get": get, "apply": apply, "load": load, "tail": tail99, "sqlite": applySQLite}
+	inside := map[string]func(context.Context, options) error{"get": get, "apply": apply, "load": load, "tail": tail99, "sqlite": applySQLite, "redis": redisSink, "postgres": postgresSink}
 	for _, n := range names {
 		if benches[n] == nil && inside[n] == nil {
-			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, load, tail, sqlite, sqlitelist or big", n)
+			return fmt.Errorf("no benchmark %q: want drain, latency, memory, digest, list, get, apply, redis, postgres, load, tail, sqlite, sqlitelist or big", n)
 		}
 	}
 	for _, n := range names {

@@ -28,7 +28,7 @@ func (a *applier) table(name syncd.Table, deltas []syncd.Delta) error {
 	if tc == nil || tc.Info.Error != "" {
 		return nil
 	}
-	if err := a.change.prefetch(name, len(deltas), keysOf(deltas)); err != nil {
+	if err := a.change.recall(name, len(deltas), keysOf(deltas)); err != nil {
 		return err
 	}
 	keeps, err := a.cache.selectors.of(&tc.Info)

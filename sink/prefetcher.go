@@ -14,6 +14,29 @@ type Prefetcher interface {
 	Prefetch(t syncd.Table, keys []syncd.Key) error
 }
 
+// Recaller is a Prefetcher that remembers what it wrote. That will do for what the stream brings, which is put in the place of
+// whatever is there; where what is there is compared, it is to be read.
+type Recaller interface {
+	// Recall is Prefetch, but that entries may be given as they were written, though somebody may have spoilt them since.
+	Recall(t syncd.Table, keys []syncd.Key) error
+}
+
+// recall is prefetch for entries that are not compared with anything.
+func (c *change) recall(name syncd.Table, n int, add func(keys []syncd.Key) []syncd.Key) error {
+	r, ok := c.store.(Recaller)
+	if !ok {
+		return c.prefetch(name, n, add)
+	}
+	keys := add(make([]syncd.Key, 0, n))
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := r.Recall(name, keys); err != nil {
+		return fmt.Errorf("load %d entries of %s: %w", len(keys), name, err)
+	}
+	return nil
+}
+
 // prefetch tells the store of a change which of a table's keys it is about to load; add names them.
 func (c *change) prefetch(name syncd.Table, n int, add func(keys []syncd.Key) []syncd.Key) error {
 	p, ok := c.store.(Prefetcher)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/sink"
@@ -21,20 +22,22 @@ const (
 // Apply implements remote.Place.
 func (p *place) Apply(ctx context.Context, c *remote.Change) error {
 	parts := p.parts(c.Writes)
+	if wide := p.widen(c); wide != nil {
+		parts = append([]*part{wide}, parts...)
+	}
 	state := codec.AppendState(nil, c.State)
 	if len(parts) <= 1 && len(c.Drop) == 0 && len(c.New) == 0 {
-		args := []any{c.To.Seq, c.To.Nonce, state}
-		if len(parts) == 0 {
-			parts = [][]any{new(part).args()}
+		only := &part{place: p}
+		if len(parts) == 1 {
+			only = parts[0]
 		}
-		return p.commit(ctx, c.From, c.To, append(args, parts[0]...))
+		return p.commit(ctx, c, state, only)
 	}
-	return p.write(ctx, c, state, parts)
-}
-
-// commit makes a commit of one part. It may be sent twice, where the answer was lost: then the place is there already.
-func (p *place) commit(ctx context.Context, from, to remote.Mark, args []any) error {
-	return p.after(ctx, from, "commit", args...)
+	lists := make([][]any, len(parts))
+	for i, one := range parts {
+		lists[i] = one.args()
+	}
+	return p.write(ctx, c, state, lists)
 }
 
 // write writes a large commit down, decides it, and carries it out.
@@ -124,19 +127,46 @@ type part struct {
 // changes are those of one hash of entries.
 type changes struct{ sets, gone []any }
 
+// wide is a field of each hash of entries that no key can be, and wideValue one too long for the server to keep the hash as a list,
+// in which a few hundred entries are looked for one after the other.
+const wide = "\xff"
+
+var wideValue = strings.Repeat("\xff", 65)
+
+// widen makes the hashes of entries of the tables that a commit begins; nil where it begins none.
+func (p *place) widen(c *remote.Change) *part {
+	var w *part
+	for _, t := range slices.Concat(c.Drop, c.New) {
+		if c.State.Tables[t] == nil {
+			continue
+		}
+		if w == nil {
+			w = &part{place: p, held: map[string]*changes{}}
+		}
+		for i := range 1 << bucketBits {
+			name := p.entries(t) + strconv.Itoa(i)
+			if w.held[name] == nil {
+				w.names = append(w.names, name)
+			}
+			w.held[name] = &changes{sets: []any{wide, wideValue}}
+		}
+	}
+	return w
+}
+
 // parts makes the parts of a commit.
-func (p *place) parts(writes []sink.Write) [][]any {
-	var all [][]any
+func (p *place) parts(writes []sink.Write) []*part {
+	var all []*part
 	now := &part{place: p}
 	for i := range writes {
 		now.add(&writes[i])
 		if now.n >= partWrites || now.bytes >= partBytes {
-			all = append(all, now.args())
+			all = append(all, now)
 			now = &part{place: p}
 		}
 	}
 	if now.n > 0 {
-		all = append(all, now.args())
+		all = append(all, now)
 	}
 	return all
 }

@@ -187,7 +187,17 @@ type lossy struct {
 func (l *lossy) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (l *lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if l.armed && cmds[len(cmds)-1].Name() == "exec" && cmds[len(cmds)-2].Name() == "hset" && err == nil {
+			l.armed = false
+			for _, c := range cmds {
+				c.SetErr(errDead)
+			}
+			return errDead
+		}
+		return err
+	}
 }
 
 func (l *lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -208,6 +218,7 @@ func TestTheAnswerToACommitIsLost(t *testing.T) {
 	must(t, err)
 	l := &lossy{}
 	p.rdb.AddHook(l)
+	p.once.AddHook(l)
 	s, err := remote.New(t.Context(), p, nil)
 	must(t, err)
 	defer s.Close()

@@ -264,6 +264,9 @@ func (p *place) scanEntries(ctx context.Context, t syncd.Table, first, n int) (m
 	all := map[syncd.Key]string{}
 	for _, c := range cmds {
 		for k, e := range c.Val() {
+			if k == wide {
+				continue
+			}
 			all[syncd.Key(k)] = e
 		}
 	}

@@ -56,6 +56,7 @@ func New(ctx context.Context, o Options) (*remote.Store, error) {
 // place is a remote.Place in a Redis server.
 type place struct {
 	rdb    *redis.Client
+	once   *redis.Client // for commits: tries nothing again by itself, since a transaction that was given up watches no more
 	log    *slog.Logger
 	prefix string
 	meta   string // begins the keys of what is syncd's own
@@ -91,8 +92,10 @@ func newPlace(o Options) (*place, error) {
 	opt.MaxRetries = 1 // every step may be done twice; longer waits are the caller's
 	opt.DisableIdentity = true
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	once := *opt
+	once.MaxRetries = -1
 	p := &place{
-		rdb: redis.NewClient(opt), log: o.Log, prefix: o.Prefix, meta: o.Prefix + "_syncd:", keys: keys, values: o.Values, lease: o.Lease,
+		rdb: redis.NewClient(opt), once: redis.NewClient(&once), log: o.Log, prefix: o.Prefix, meta: o.Prefix + "_syncd:", keys: keys, values: o.Values, lease: o.Lease,
 		token: rand.Text(), who: who(),
 	}
 	if p.log == nil {
@@ -152,7 +155,7 @@ func (p *place) say(what string, err error) error {
 	case strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "WRONGPASS"):
 		mend = ": give user and password in the url"
 	case strings.HasPrefix(text, "NOPERM"):
-		mend = ": the user needs read, write and scripting commands on " + p.prefix + "*"
+		mend = ": the user needs read, write, transaction and scripting commands on " + p.prefix + "*"
 	case strings.HasPrefix(text, "OOM"):
 		mend = ": the server has reached its maxmemory: give it more, or keep fewer tables"
 	case strings.HasPrefix(text, "READONLY"):
@@ -200,7 +203,7 @@ func (p *place) Close() error {
 		p.end()
 	}
 	p.keeping.Wait()
-	return p.rdb.Close()
+	return errors.Join(p.rdb.Close(), p.once.Close())
 }
 
 var (

@@ -78,10 +78,7 @@ local at = redis.call('HMGET', state, 'gen', 'seq', 'nonce', 'redo')
 if at[1] ~= ARGV[6] or at[2] ~= ARGV[7] or at[3] ~= ARGV[8] then return {'moved'} end
 renew()
 
-if step == 'commit' then -- seq, nonce, state, part
-  carry(ARGV, 12)
-  redis.call('HSET', state, 'seq', ARGV[9], 'nonce', ARGV[10], 'state', ARGV[11])
-elseif step == 'write' then -- key of a list, its elements
+if step == 'write' then -- key of a list, its elements
   many('RPUSH', ARGV[9], ARGV, 10, #ARGV)
 elseif step == 'decide' then -- nonce, number of parts
   redis.call('HSET', state, 'redo', ARGV[9], 'parts', ARGV[10])

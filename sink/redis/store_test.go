@@ -121,6 +121,10 @@ func (d *dying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (d *dying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		// A commit is a look with WATCH, and a transaction of writes.
+		if d.armed.Load() && (cmds[0].Name() == "watch" || cmds[len(cmds)-1].Name() == "exec" && cmds[len(cmds)-2].Name() == "hset") && d.left.Add(-1) < 0 {
+			d.dead.Store(true)
+		}
 		if d.dead.Load() {
 			for _, c := range cmds {
 				c.SetErr(errDead)
@@ -159,6 +163,7 @@ func suite(values Values) func(testing.TB) storetest.Place {
 				must(t, err)
 				now = &dying{}
 				p.rdb.AddHook(now)
+				p.once.AddHook(now)
 				s, err := remote.New(t.Context(), p, nil)
 				must(t, err)
 				return s

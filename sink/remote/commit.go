@@ -20,11 +20,18 @@ func (s *Store) Commit(b *sink.Batch) error {
 	}
 	c := s.change(b)
 	s.send(c)
+	remembered := make(chan struct{})
+	go func() { // while the server works
+		defer close(remembered)
+		s.memory.commit(c)
+	}()
 	err := s.place.Apply(s.ctx, c)
+	<-remembered
 	if err == nil {
 		s.advance(version{c.To, c.State})
 		return nil
 	}
+	s.memory.clear()
 	made := version{c.To, c.State}
 	if _, inUse := errors.AsType[*InUseError](err); inUse || errors.Is(err, ErrMoved) {
 		s.forget(&made)
@@ -34,10 +41,15 @@ func (s *Store) Commit(b *sink.Batch) error {
 		return err
 	}
 	s.doubt, s.known = &made, false
-	if state := s.State(); errors.Is(s.attach(s.ctx), sink.ErrReset) && s.State() == c.State && state != c.State {
+	state := s.State()
+	why := s.attach(s.ctx)
+	switch {
+	case !errors.Is(why, sink.ErrReset):
+		return err
+	case s.State() == c.State && state != c.State:
 		return nil // it was made, and only the answer was lost
 	}
-	return err
+	return errors.Join(err, why)
 }
 
 // loadBefore loads what is under the keys of a batch, where that was not done yet.

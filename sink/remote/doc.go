@@ -1,7 +1,8 @@
 // Package remote is the half that stores in a server have in common: sink/redis and sink/postgres give it a Place, which
 // reads and writes entries in theirs, and it makes of that a sink.Store.
 //
-// Nothing of a cache but its state is kept in this process, so what is compared and served is what the server really holds.
+// What is compared and served is read from the server, so it is what that really holds. Only what the stream brings is judged by what
+// this process remembers to have written, up to 64 MiB of it, so that a commit of rows that change often reads nothing first.
 // Each commit of a place has a Mark, which names the generation (a life of the place, from one beginning to the next), counts
 // its commits, and is read together with whatever is read. That is how everything that can happen to a server behind a
 // cache's back is noticed at the next read or commit:

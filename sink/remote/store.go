@@ -23,6 +23,7 @@ type Store struct {
 
 	// What follows is of the goroutine that loads and commits.
 	loaded map[syncd.Table]map[syncd.Key]Found // since the last commit
+	memory memory                              // of earlier commits
 	doubt  *version                            // a commit whose outcome is unknown
 	known  bool                                // the place was taken, and nothing speaks against its being as it was left
 	closed bool
@@ -141,6 +142,7 @@ func (s *Store) become(v version) {
 	s.era++
 	s.known, s.doubt = true, nil
 	clear(s.loaded)
+	s.memory.clear()
 }
 
 // advance goes on to a commit that was made.
