@@ -33,6 +33,12 @@ func TestSlotIsLost(t *testing.T) {
 		seen := s.watch(table(t, "public.t"))
 		source.stop()
 		f.db.Exec(change)
+		f.eventually("the slot to be left", func() error { // its walsender may not have ended yet
+			if f.db.Text("SELECT active FROM pg_replication_slots WHERE slot_name = 'syncd_' || $1", f.bus.Name) != "f" {
+				return errors.New("it is in use")
+			}
+			return nil
+		})
 		f.db.Exec("SELECT pg_drop_replication_slot('syncd_' || $1)", f.bus.Name)
 		f.start("source", "second").says(f, "the replication slot is gone")
 		f.converges(s)

@@ -157,6 +157,9 @@ func (o *oracle) facts(ctx context.Context, t syncd.Table) (*facts, error) {
 	return f, json.Unmarshal(all[0], f)
 }
 
+// columnLists is the first version with column lists and row filters.
+const columnLists = 150000
+
 // refused says what the refusal of a table has to say; empty where the table can be synced.
 func (o *oracle) refused(t tableConfig, f *facts, configured []tableConfig) string {
 	if f == nil {
@@ -180,6 +183,8 @@ func (o *oracle) refused(t tableConfig, f *facts, configured []tableConfig) stri
 		return "temporary"
 	case rooted && o.f.publication == "":
 		return "is a partition of"
+	case o.f.publication == "" && (len(t.columns) > 0 || t.where != "") && o.f.db.Server.Version() < columnLists:
+		return "columns and where need Postgres 15"
 	case !f.Index:
 		return "ALTER TABLE " + name + " (ADD PRIMARY KEY|REPLICA IDENTITY)"
 	case f.Identity == "f" && len(f.All) > len(f.Columns) && o.f.db.Server.Version() >= 180000:
