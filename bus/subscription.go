@@ -69,13 +69,37 @@ func (b *subscription) Next(ctx context.Context) (syncd.Message, error) {
 		if m == nil {
 			continue
 		}
-		meta, ok := b.accept(m)
-		if !ok {
-			continue
+		if got, ok, err := b.take(m); ok {
+			return got, err
 		}
-		b.lastSeq, b.lastTime = meta.Sequence.Stream, meta.Timestamp
-		return b.dec.message(m.Subject, meta.Sequence.Stream, m.Header, m.Data)
 	}
+}
+
+// Poll is Next without the wait: ok is false where the next message has not arrived yet.
+func (b *subscription) Poll(context.Context) (got syncd.Message, ok bool, err error) {
+	for b.dead == nil && b.broken == nil {
+		b.refill()
+		select {
+		case m := <-b.msgs:
+			if got, ok, err := b.take(m); ok {
+				return got, true, err
+			}
+		default:
+			return got, false, nil
+		}
+	}
+	return got, false, nil // Next says why, or mends it
+}
+
+// take gives the message that the server sent, ok where it is one of the stream, in its turn.
+func (b *subscription) take(m *nats.Msg) (got syncd.Message, ok bool, err error) {
+	meta, ok := b.accept(m)
+	if !ok {
+		return got, false, nil
+	}
+	b.lastSeq, b.lastTime = meta.Sequence.Stream, meta.Timestamp
+	got, err = b.dec.message(m.Subject, meta.Sequence.Stream, m.Header, m.Data)
+	return got, true, err
 }
 
 // receive waits for what the server sends; nil where the state has changed instead.

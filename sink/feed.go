@@ -13,7 +13,8 @@ import (
 
 // Feed follows the stream and brings its flushes to a Cache. It takes messages up to a marker, proves by the marker's counts
 // and by the marker before it that nothing is missing, and has the Cache apply them as one commit. Where something is missing
-// it reads the stretch again, and where it is missing there too it has the Cache record the loss.
+// it reads the stretch again, and where it is missing there too it has the Cache record the loss. Where the cache is behind,
+// flushes that have arrived already are applied together, as if one marker had ended them all.
 //
 // What it can't do now (the stream is away, the store can't commit) it tries again later, from the cache's cursor; nothing
 // is skipped meanwhile. Its fields are set before the first Step and not changed later.
@@ -31,6 +32,7 @@ type Feed struct {
 	sub    Subscription
 	cursor syncd.Cursor // of the last whole marker that this subscription brought
 	buffer buffer
+	held   held // empty between two Steps
 }
 
 // Run takes the stream in until ctx ends, or until a message needs a newer program: that error wraps syncd.ErrFormat.
@@ -84,6 +86,7 @@ func (f *Feed) log() *slog.Logger {
 // Close gives the subscription up. The next Step takes it up again where the cache stands.
 func (f *Feed) Close() error {
 	f.buffer.reset()
+	f.held = held{}
 	if f.sub == nil {
 		return nil
 	}
@@ -92,24 +95,32 @@ func (f *Feed) Close() error {
 	return sub.Close()
 }
 
-// Step takes up the stream, where it is not followed yet, or else takes in one message. After an error the next Step goes on
-// from the cache's cursor.
+// Step takes up the stream, where it is not followed yet, or else takes in one message, and those behind it that can be applied
+// with it. After an error the next Step goes on from the cache's cursor.
 func (f *Feed) Step(ctx context.Context) error {
 	if f.sub == nil {
 		return f.subscribe(ctx)
 	}
 	m, err := f.sub.Next(ctx)
+	if err = f.received(ctx, m, err); err == nil {
+		err = f.more(ctx)
+	}
+	if err = errors.Join(err, f.settle()); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return nil
+}
+
+// received takes in what the subscription gave.
+func (f *Feed) received(ctx context.Context, m syncd.Message, err error) error {
 	if errors.Is(err, syncd.ErrMalformed) {
 		f.log().Error("a message can't be read: what it held counts as lost", "error", err)
 		return nil
 	}
-	if err == nil {
-		err = f.take(ctx, m, true)
-	}
 	if err != nil {
-		return errors.Join(err, f.Close())
+		return err
 	}
-	return nil
+	return f.take(ctx, m, true)
 }
 
 // chance gives a number below 1. It is made of the clock, whose nanoseconds differ from one process to the next, so that in fake
@@ -183,6 +194,9 @@ func (f *Feed) overflow() error {
 // part applies the deltas before sequence to as a part of what the next whole marker will end. They are not proved complete
 // yet: should some turn out to be missing then, the loss is recorded then.
 func (f *Feed) part(m *syncd.Marker, to uint64, deltas map[syncd.Table][]syncd.Delta) error {
+	if err := f.settle(); err != nil {
+		return err
+	}
 	if err := f.Cache.Flush(&Flush{Deltas: deltas, Marker: m}); err != nil {
 		return err
 	}
@@ -193,6 +207,9 @@ func (f *Feed) part(m *syncd.Marker, to uint64, deltas map[syncd.Table][]syncd.D
 
 // through is how far the cache has come in an epoch: nowhere, in one that is new to it.
 func (f *Feed) through(e syncd.Epoch) syncd.Position {
+	if at, ok := f.held.through(); ok && at.Epoch == e {
+		return at
+	}
 	if at := f.Cache.Through(); at.Epoch == e {
 		return at
 	}
@@ -207,6 +224,11 @@ func (f *Feed) marker(ctx context.Context, m *syncd.Marker, seq uint64, again bo
 	if m.Part {
 		return f.part(m, seq, f.buffer.collect(m.First, seq))
 	}
+	if !f.held.takes(m) {
+		if err := f.settle(); err != nil {
+			return err
+		}
+	}
 	flush := f.whole(m, seq)
 	if again && flush.incomplete() && f.cursor.Seq > 0 {
 		return f.reread(ctx, flush)
@@ -220,15 +242,23 @@ func (f *Feed) whole(m *syncd.Marker, seq uint64) *Flush {
 	return &Flush{Deltas: deltas, Marker: m, Seq: seq, Lost: f.missing(m, deltas), Gap: f.gap(m)}
 }
 
-// flush brings a flush to the cache.
+// flush brings a flush to the cache, or holds it for what may have arrived behind it.
 func (f *Feed) flush(flush *Flush) error {
-	if err := f.Cache.Flush(flush); err != nil {
-		return err
+	alone := flush.incomplete() || !f.held.takes(flush.Marker)
+	if alone {
+		if err := f.settle(); err != nil {
+			return err
+		}
+	}
+	f.held.add(flush)
+	if _, ok := f.sub.(Poller); !ok || alone {
+		if err := f.settle(); err != nil {
+			return err
+		}
 	}
 	if flush.incomplete() {
 		f.log().Warn("deltas are lost: the tables are to be listed", "through", flush.Marker.Position(), "tables", flush.Lost, "all", flush.Gap)
 	}
-	f.Cache.SetTarget(flush.Marker.Position())
 	f.cursor = syncd.Cursor{Seq: flush.Seq, Position: flush.Marker.Position()}
 	f.buffer.discard(flush.Seq)
 	f.buffer.passed(flush.Marker.Position())

@@ -24,6 +24,7 @@ type script struct {
 	remade       int       // how often it was made anew
 	reads        []string
 	sub          *scriptSub // the one that is open
+	polls        bool       // it says whether there is more
 }
 
 func newScript() *script {
@@ -136,6 +137,15 @@ func (u *scriptSub) Next(ctx context.Context) (syncd.Message, error) {
 	}
 	<-ctx.Done()
 	return syncd.Message{}, ctx.Err()
+}
+
+// Poll is Next where the script polls and there is something.
+func (u *scriptSub) Poll(ctx context.Context) (m syncd.Message, ok bool, err error) {
+	if !u.s.polls || u.s.idle() {
+		return m, false, nil
+	}
+	m, err = u.Next(ctx)
+	return m, true, err
 }
 
 // rig is a cache with a feed over a script.

@@ -34,6 +34,7 @@ type mix struct {
 	selects, reselect                bool // one table has a selector; it changes
 	memory                           bool // the store is sink/memory, not the plain one
 	inPlace                          bool // a new epoch begins in the store that is read
+	joins                            bool // flushes that have arrived are applied together
 }
 
 // message is a message of the stream. It keeps its place when a later one is taken away.
@@ -404,6 +405,15 @@ func (s *subscription) Next(context.Context) (syncd.Message, error) {
 	}
 	s.next++
 	return s.deliver(m)
+}
+
+// Poll is Next where there is something, but now and then: so flushes are joined, and some are not.
+func (s *subscription) Poll(ctx context.Context) (m syncd.Message, ok bool, err error) {
+	if !s.u.mix.joins || s.pending() || s.next%5 == 0 {
+		return m, false, nil
+	}
+	m, err = s.Next(ctx)
+	return m, true, err
 }
 
 // deliver brings a message, or what the faults make of it.

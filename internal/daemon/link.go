@@ -123,13 +123,28 @@ type hearing struct {
 // Next gives the next message.
 func (h hearing) Next(ctx context.Context) (syncd.Message, error) {
 	m, err := h.Subscription.Next(ctx)
+	h.hear(m, err)
+	return m, err
+}
+
+// Poll gives the next message where it has arrived already.
+func (h hearing) Poll(ctx context.Context) (m syncd.Message, ok bool, err error) {
+	p, can := h.Subscription.(sink.Poller)
+	if !can {
+		return m, false, nil
+	}
+	m, ok, err = p.Poll(ctx)
+	h.hear(m, err)
+	return m, ok, err
+}
+
+func (h hearing) hear(m syncd.Message, err error) {
 	if err == nil && m.Marker != nil && len(m.Marker.Relist) > 0 {
 		select {
 		case h.relisted <- struct{}{}:
 		default:
 		}
 	}
-	return m, err
 }
 
 // Tail waits for NATS and gives the last marker.

@@ -8,7 +8,7 @@
 // choose one. A leaf holds up to 64 slots of 8 bytes, in the order of the hash: its top 28 bits, and where the entry lies.
 // A leaf that is full splits into two; the directory doubles when a leaf needs it. So a scan in the order of the index is a
 // scan in the order of the hash, and growing never stops the writer for longer than it takes to copy a directory of
-// 32 bytes for each 45 entries.
+// 16 bytes for each 45 entries.
 //
 // Nothing that was published is changed. A commit copies the leaves it touches and the parts of the vectors that lead to
 // them, and ends with the swap of one pointer. So a View is that pointer: it shows one commit of all tables for as long as
