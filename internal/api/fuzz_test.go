@@ -97,7 +97,7 @@ func FuzzRoute(f *testing.F) {
 	f.Add("Odd.Schema", `a"b/c`, "")
 	f.Add("ä", "%2F", "..")
 	f.Fuzz(func(t *testing.T, schema, name, value string) {
-		if schema == "" || name == "" || strings.Contains(schema+name+value, "\x00") || !utf8.ValidString(schema+name) {
+		if schema == "" || name == "" || strings.Contains(schema+name+value, "\x00") || !utf8.ValidString(schema) || !utf8.ValidString(name) {
 			return
 		}
 		table, key := syncd.Table{Schema: schema, Name: name}, syncd.MakeKey(value)
