@@ -15,6 +15,7 @@ import (
 	"github.com/syncd-io/syncd"
 	"github.com/syncd-io/syncd/bus"
 	"github.com/syncd-io/syncd/internal/harness"
+	"github.com/syncd-io/syncd/internal/pgserver"
 	"github.com/syncd-io/syncd/internal/sidecar"
 	"github.com/syncd-io/syncd/resync"
 	"github.com/syncd-io/syncd/sink"
@@ -60,7 +61,8 @@ type digests struct {
 
 func newDigests(t *testing.T, table syncd.Table) *digests {
 	t.Helper()
-	db, nats := harness.Database(t), harness.NATS(t)
+	// A server of its own: while somebody's commit can't be seen yet, no run proves anything, and others follow by themselves.
+	db, nats := harness.DatabaseOn(t, harness.Server(t, pgserver.Options{})), harness.NATS(t)
 	d := &digests{t: t, db: db, table: table}
 	db.Exec(fmt.Sprintf("CREATE TABLE %s (id int PRIMARY KEY, n int, v text); INSERT INTO %s SELECT i, 0, repeat('x', i %% 90) FROM generate_series(1, 6000) i", table.SQL(), table.SQL()))
 	conn, log := nats.Conn(), harness.Logger(t)
@@ -95,7 +97,7 @@ func newDigests(t *testing.T, table syncd.Table) *digests {
 		if err := d.car.Ready(); err != nil {
 			return err
 		}
-		if s := d.car.Cache().State().Tables[table]; s == nil || s.Resynced.IsZero() || s.Relist != "" {
+		if s := d.car.Cache().State().Tables[table]; s == nil || s.Verified.At.IsZero() || s.Relist != "" {
 			return errors.New("it is under way")
 		}
 		return nil
